@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.client.http1 import Link, NoStatusLine, Place, ProtocolError, Response
+from muster.client.http1 import HttpError, Link, NoStatusLine, Place, Response
 
 LIMIT_S = 5.0
 
@@ -125,7 +125,7 @@ def test_interim_answers_are_passed_over(wire: Wire) -> None:
 def test_content_that_ends_early_is_known_to(wire: Wire, head: str) -> None:
     response = wire.answer(f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n9\r\nabc", ends=True)
     if "chunked" in head:
-        with pytest.raises(ProtocolError):
+        with pytest.raises(HttpError):
             content(response)
     else:
         assert content(response) == b"9\r\nabc"
@@ -135,7 +135,7 @@ def test_content_that_ends_early_is_known_to(wire: Wire, head: str) -> None:
 @pytest.mark.parametrize("size", ["", "x", "-1", "+1", "1_0"])
 def test_size_of_a_chunk_that_is_no_number_is_refused(wire: Wire, size: str) -> None:
     response = wire.answer(f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\nabc")
-    with pytest.raises(ProtocolError):
+    with pytest.raises(HttpError):
         response.read1(10)
 
 
@@ -157,7 +157,7 @@ def test_connection_that_ends_before_an_answer_is_told(wire: Wire) -> None:
 )
 def test_answer_without_an_end_fills_no_memory(wire: Wire, sent: str) -> None:
     wire.server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)
-    with pytest.raises(ProtocolError):
+    with pytest.raises(HttpError):
         wire.answer(sent)
 
 
@@ -168,7 +168,7 @@ def test_answer_without_an_end_fills_no_memory(wire: Wire, sent: str) -> None:
 def test_request_that_would_be_read_as_another_is_not_sent(
     wire: Wire, path: str, headers: dict[str, str]
 ) -> None:
-    with pytest.raises(ProtocolError):
+    with pytest.raises(HttpError):
         wire.link.ask("GET", path, None, headers)
     wire.server.setblocking(False)
     with pytest.raises(BlockingIOError):

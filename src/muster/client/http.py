@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from muster.client.exchange import Answer, NoAnswer, Request, StreamBroke
-from muster.client.http1 import Link, Place, ProtocolError, Response
+from muster.client.http1 import HttpError, Link, Place, Response
 from muster.client.reaching import problem_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Http:
             sock.settimeout(request.timeout_s)
             path = self._prefix + request.path
             response = link.ask(request.method, path, request.body, {**headers, **request.headers})
-        except (OSError, ProtocolError) as error:
+        except (OSError, HttpError) as error:
             link.close()
             raise problem_of(error, self._connection) from None
         except BaseException:  # Ctrl-C leaves half a request on the connection
@@ -124,7 +124,7 @@ class Body:
         """
         try:
             piece = self._response.read1(PIECE_BYTES)
-        except (OSError, ProtocolError) as error:
+        except (OSError, HttpError) as error:
             self._keeps = False
             raise StreamBroke(str(error) or type(error).__name__) from None
         if not piece:

@@ -22,11 +22,11 @@ _INTERIM = range(100, 200)
 _OK = 200
 
 
-class ProtocolError(Exception):
+class HttpError(Exception):
     """An answer that is no HTTP, or ended in the middle; or a request that cannot be written so."""
 
 
-class NoStatusLine(ProtocolError):
+class NoStatusLine(HttpError):
     """An answer that does not begin as one."""
 
 
@@ -62,7 +62,7 @@ class Link:
         """
         Raises:
             OSError: it cannot be reached in time, or is not trusted.
-            ProtocolError: the proxy does not speak HTTP.
+            HttpError: the proxy does not speak HTTP.
         """
         host, port = self._proxy or self._to
         # Text is looked up by way of a codec that takes long to import; these bytes are the same.
@@ -90,7 +90,7 @@ class Link:
 
         Raises:
             OSError: the connection broke, or the answer took too long.
-            ProtocolError: what came is no answer.
+            HttpError: what came is no answer.
         """
         assert self.sock is not None, "it is connected"
         usual_port = 80 if self._tls is None else 443
@@ -104,7 +104,7 @@ class Link:
         """
         Raises:
             OSError: the proxy refuses, or the connection broke.
-            ProtocolError: it does not speak HTTP.
+            HttpError: it does not speak HTTP.
         """
         to = self._to.authority()
         sock.sendall(_head("CONNECT", to, {"Host": to}))
@@ -151,7 +151,7 @@ class Response:
 
         Raises:
             OSError: the connection broke, or nothing came in time.
-            ProtocolError: it ended in the middle of the content, where that can be known.
+            HttpError: it ended in the middle of the content, where that can be known.
         """
         if self.ended:
             return b""
@@ -175,7 +175,7 @@ class Response:
         are left out (RFC 9110, 15.2).
 
         Raises:
-            OSError, ProtocolError: as ``Link.ask``.
+            OSError, HttpError: as ``Link.ask``.
         """
         while True:
             version, self.status, self.phrase = self._status_line()
@@ -202,7 +202,7 @@ class Response:
     def _read_headers(self) -> dict[str, str]:
         """
         Raises:
-            ProtocolError: there are too many.
+            HttpError: there are too many.
         """
         found: dict[str, str] = {}
         for _ in range(_MAX_HEADERS + 1):
@@ -211,7 +211,7 @@ class Response:
                 return found
             name, _, value = line.partition(":")
             found[name.strip().lower()] = value.strip()
-        raise ProtocolError(f"got more than {_MAX_HEADERS} headers")
+        raise HttpError(f"got more than {_MAX_HEADERS} headers")
 
     def _of_chunk(self, most_bytes: int) -> bytes:
         """A piece of the present chunk, or of the next one; empty after the last (RFC 9112,
@@ -221,14 +221,14 @@ class Response:
                 self._line()  # the end of the line after a chunk
             size = self._line().partition(";")[0].strip()
             if not size or size.strip("0123456789abcdefABCDEF"):
-                raise ProtocolError("the connection ended in the middle of the answer")
+                raise HttpError("the connection ended in the middle of the answer")
             self._chunk_left = int(size, 16)
             if not self._chunk_left:
                 self._read_headers()
                 return b""
         piece = self._stream.read1(min(most_bytes, self._chunk_left))
         if not piece:
-            raise ProtocolError("the connection ended in the middle of the answer")
+            raise HttpError("the connection ended in the middle of the answer")
         self._chunk_left -= len(piece)
         return piece
 
@@ -236,11 +236,11 @@ class Response:
         """The next line with its end; empty at the end of the connection.
 
         Raises:
-            ProtocolError: it is too long.
+            HttpError: it is too long.
         """
         line = self._stream.readline(_MAX_LINE_BYTES + 1)
         if len(line) > _MAX_LINE_BYTES:
-            raise ProtocolError(f"got more than {_MAX_LINE_BYTES} bytes when reading a line")
+            raise HttpError(f"got more than {_MAX_LINE_BYTES} bytes when reading a line")
         return line.decode("latin-1")
 
 
@@ -253,13 +253,13 @@ def _head(method: str, path: str, headers: Mapping[str, str]) -> bytes:
     """A request without its content.
 
     Raises:
-        ProtocolError: a part of it would be read as something else.
+        HttpError: a part of it would be read as something else.
     """
     if not path.isascii() or any(each <= " " or each == "\x7f" for each in path):
-        raise ProtocolError(f"the path {path!r} has characters that no path has")
+        raise HttpError(f"the path {path!r} has characters that no path has")
     lines = [f"{method} {path} HTTP/1.1"]
     for name, value in headers.items():
         if "\r" in value or "\n" in value:
-            raise ProtocolError(f"the header {name} has more than one line")
+            raise HttpError(f"the header {name} has more than one line")
         lines.append(f"{name}: {value}")
     return "".join(f"{line}\r\n" for line in (*lines, "")).encode("latin-1")
