@@ -13,20 +13,20 @@ SHORT_ID = 8
 """Characters of a short identifier: 32 ms of its time of creation (``core.ids``)."""
 
 
-_DURATION = re.compile(r"\b[0-9.]{1,9}(?:ms|[smhd])(?:[0-9]{2}[smh])?\b")
-_MOMENT = re.compile(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\+00:00")
+_DURATION = r"\b[0-9.]{1,9}(?:ms|[smhd])(?:[0-9]{2}[smh])?\b"
+_MOMENT = r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\+00:00"
 """A moment as the controller writes it into sentences: in UTC, as it knows no reader's zone."""
-_NUMBER = re.compile(r"[0-9]{1,20}")
+_NUMBER = r"[0-9]{1,20}"
 
 
 def without_durations(said: str) -> str:
     """A sentence without how long something has lasted or may last, which is no news by itself."""
-    return _DURATION.sub("", said)
+    return re.sub(_DURATION, "", said)
 
 
 def without_numbers(said: str) -> str:
     """A sentence without its numbers, where another number is no news by itself."""
-    return _NUMBER.sub("", without_durations(said))
+    return re.sub(_NUMBER, "", without_durations(said))
 
 
 def one(kind: str) -> str:
@@ -71,7 +71,7 @@ def waits(name: str, why: str) -> str:
 
 def with_local_moments(said: str) -> str:
     """The controller's words, with their moments in local time."""
-    return _MOMENT.sub(_as_local, said)
+    return re.sub(_MOMENT, _as_local, said)
 
 
 def _as_local(found: re.Match[str]) -> str:

@@ -1,9 +1,10 @@
 """Choosing jobs and sessions by state, name, owner and group."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from muster.cli import kinds
 from muster.cli.completion import complete_user
@@ -40,7 +41,7 @@ def owner_option(help: str) -> Option:
     return Option("--owner", metavar="USER", help=help, autocompletion=complete_user)
 
 
-class WorkFilter(NamedTuple):
+class WorkFilter(msgspec.Struct, frozen=True):
     """The filters of the list: the newest jobs and sessions in any of the states, if they have such
     a state."""
 

@@ -19,7 +19,7 @@ from muster.files import make_directory, write_whole
 
 LOCAL = "local"
 """The name that stands for no context, but for the cluster of this machine."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 MAX_CA_BYTES = 2**20
 
 
@@ -70,7 +70,7 @@ def check_name(name: str) -> str:
     Raises:
         InvalidSpec: no context can have this name.
     """
-    if name == LOCAL or not _NAME.fullmatch(name):
+    if name == LOCAL or not re.fullmatch(_NAME, name):
         expected = f"expected at most 63 letters, digits, . _ -, and not {LOCAL!r}"
         raise InvalidSpec([Problem("context", repr(name), expected)])
     return name

@@ -3,8 +3,8 @@
 A method is a generator: it yields steps, is sent the result of each, and returns its own.
 ``Client`` and ``AsyncClient`` carry out the same steps, each in its own way.
 
-Steps are named tuples: every command imports them, and a dataclass takes as long to make as a
-module to import.
+Steps are structures of msgspec: every command imports them, and a dataclass takes as long to make
+as a module to import.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import (
     Any,
     Concatenate,
     Generic,
-    NamedTuple,
     ParamSpec,
     TypeAlias,
     TypeVar,
     overload,
 )
+
+import msgspec
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -38,7 +39,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-class Request(NamedTuple):
+class Request(msgspec.Struct, frozen=True):
     """A step: one try of one HTTP request. Its result is an ``Answer``.
 
     Args:
@@ -59,7 +60,7 @@ class Request(NamedTuple):
     opens: bool = False
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True):
     """``headers`` are by their name in lower case; ``content`` is empty after ``opens``, unless the
     status is an error's."""
 
@@ -77,19 +78,19 @@ class Read:
     """
 
 
-class Pause(NamedTuple):
+class Pause(msgspec.Struct, frozen=True):
     """A step: wait so long."""
 
     seconds: float
 
 
-class Aside(NamedTuple):
+class Aside(msgspec.Struct, frozen=True):
     """A step: call a function that blocks. Its result is the function's."""
 
     function: Callable[[], bool]
 
 
-class Give(NamedTuple):
+class Give(msgspec.Struct, frozen=True):
     """A step of a method that iterates: yield this value to the caller."""
 
     value: Any

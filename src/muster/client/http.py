@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import msgspec
+
 from muster.client.exchange import Answer, NoAnswer, Request, StreamBroke
 from muster.client.http1 import HttpError, Link, Place, Response
 from muster.client.reaching import problem_of
@@ -164,7 +166,7 @@ def _whole(answer: Answer, body: Body) -> Answer:
         raise NoAnswer(str(error)) from None
     finally:
         body.close()
-    return answer._replace(content=b"".join(pieces))
+    return msgspec.structs.replace(answer, content=b"".join(pieces))
 
 
 def _readable(sock: socket.socket | None) -> bool:

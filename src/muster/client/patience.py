@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from muster.client.connection import Connection
 from muster.client.errors import (
     ControllerFailed,
@@ -76,7 +78,7 @@ class Patience:
             MusterError: no answer, or the server's refusal.
         """
         if not request.opens:
-            request = request._replace(timeout_s=self._timeout_s + extra_s)
+            request = msgspec.structs.replace(request, timeout_s=self._timeout_s + extra_s)
         silence = _Silence(self._on_contact)
         if self._on_contact is not None and patience_s:
             patience_s = WAITING_S
@@ -121,8 +123,6 @@ class Patience:
         return answer
 
     def _refusal(self, answer: Answer) -> Exception:
-        import msgspec
-
         from muster.core.views.base import ErrorView
 
         status, url = answer.status, self._connection.url

@@ -10,7 +10,6 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Generic,
-    NamedTuple,
     ParamSpec,
     Protocol,
     TypeVar,
@@ -52,7 +51,7 @@ class Paged(Protocol[V_co]):
     def next(self) -> str | None: ...
 
 
-class ListingQuery(NamedTuple):
+class ListingQuery(msgspec.Struct, frozen=True):
     """The records that a listing is to have: at most ``limit``, of those that the filters leave."""
 
     filters: Mapping[str, Value]
@@ -79,7 +78,7 @@ def newest(
     return ListingQuery({"state": state, "name": name, "owner": owner, "group": group}, limit)
 
 
-class RecordViews(NamedTuple, Generic[V, D]):
+class RecordViews(msgspec.Struct, Generic[V, D], frozen=True):
     """The views of a kind of records.
 
     Args:

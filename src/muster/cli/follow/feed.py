@@ -3,7 +3,9 @@
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from muster.cli.cluster import Cluster
 from muster.core.errors import MusterError
@@ -17,39 +19,39 @@ _LOOK_S = 0.2
 """How often the writer of a full queue checks whether it is still wanted."""
 
 
-class Changed(NamedTuple):
+class Changed(msgspec.Struct, frozen=True):
     """The job's state or counts changed, for the last time if ``job.ended``."""
 
     job: "JobView"
 
 
-class TaskOutput(NamedTuple):
+class TaskOutput(msgspec.Struct, frozen=True):
     """A piece of the output of the task with this index."""
 
     task: int
     data: bytes
 
 
-class OutputEnded(NamedTuple):
+class OutputEnded(msgspec.Struct, frozen=True):
     """There will be no more output of the task, because of ``error`` if one is given."""
 
     task: int
     error: Exception | None = None
 
 
-class Lost(NamedTuple):
+class Lost(msgspec.Struct, frozen=True):
     """The job can no longer be watched."""
 
     error: Exception
 
 
-class Away(NamedTuple):
+class Away(msgspec.Struct, frozen=True):
     """The controller at this URL does not answer; requests go on."""
 
     url: str
 
 
-class Back(NamedTuple):
+class Back(msgspec.Struct, frozen=True):
     """The controller at this URL answers again."""
 
     url: str

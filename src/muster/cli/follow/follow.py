@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from muster.cli.cluster import Cluster
 from muster.cli.exits import ExitCode
@@ -53,7 +55,7 @@ FAILED_TAIL_LINES = 20
 """How much output is shown of a failed task that was not followed."""
 
 
-class FollowEnding(NamedTuple):
+class FollowEnding(msgspec.Struct, frozen=True):
     """How following ended; if not ``job.ended`` the job goes on by itself."""
 
     job: "JobView"

@@ -1,7 +1,9 @@
 """The part of a task's or kernel's output that a person wants to read."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from muster.cli.follow.lines import last_lines
 from muster.cli.kinds.outputs import Extent
@@ -47,7 +49,7 @@ class Unnoted:
         pass
 
 
-class OutputReading(NamedTuple):
+class OutputReading(msgspec.Struct, frozen=True):
     """The part to read of the output of each task of a job, or of each kernel of a session.
 
     Args:

@@ -1,14 +1,16 @@
 """The declaration of a kind of records: what commands say of them, and do with them.
 
 Every command that takes a REF imports it. So modules that are long to import (rich, specs) are
-imported inside methods, and plain values are named tuples: a dataclass takes as long to make as a
-module to import.
+imported inside methods, and plain values are structures of msgspec: a dataclass takes as long to
+make as a module to import.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import msgspec
 
 from muster.core.views.base import OwnerView, RecordView, View
 
@@ -30,7 +32,7 @@ D = TypeVar("D", bound=RecordView)
 Json = View | Sequence[View] | dict[str, Any]
 
 
-class Shown(NamedTuple):
+class Shown(msgspec.Struct, frozen=True):
     """The part of a record that `muster show` is asked for.
 
     Args:
@@ -104,7 +106,7 @@ class Kind(Generic[V, D]):
         return client.why(found.id)
 
 
-class Row(NamedTuple):
+class Row(msgspec.Struct, frozen=True):
     """A line of `muster ps`.
 
     Args:

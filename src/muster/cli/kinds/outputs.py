@@ -3,7 +3,9 @@ session."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+import msgspec
 
 from muster.core.views.base import RecordView
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound=RecordView)
 
 
-class Runs(NamedTuple):
+class Runs(msgspec.Struct, frozen=True):
     """The processes whose output a part is, from the first to the latest, and the reason for its
     state."""
 
@@ -23,7 +25,7 @@ class Runs(NamedTuple):
     reason: "ReasonView | None"
 
 
-class Extent(NamedTuple):
+class Extent(msgspec.Struct, frozen=True):
     """How much of an output is read.
 
     Args:
