@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from muster.client.connection import Connection, find_connection
+from muster.client.contexts import Contexts, NamedCluster
 from muster.client.errors import NoConnection, NoToken
 
 URL = "http://127.0.0.1:7600"
@@ -112,3 +113,10 @@ def test_file_that_does_not_say_it_is_told_with_what_to_do(
 def test_nonsense_is_refused_before_anything_is_sent(url: str, token: str, told: str) -> None:
     with pytest.raises(NoConnection, match=told):
         find_connection(url, token)
+
+
+def test_no_token_is_shown_with_what_holds_it() -> None:
+    kept = Contexts("cloud", {"cloud": NamedCluster(URL, "secret-token")})
+    assert URL in repr(kept)
+    assert URL in repr(Connection(URL, "secret-token"))
+    assert "secret-token" not in repr(kept) + repr(Connection(URL, "secret-token"))

@@ -1,9 +1,9 @@
 """Arguments and options that several commands share, and the meaning of a REF."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
+import msgspec
 
 from muster.cli import kinds
 from muster.cli.completion import complete_any, complete_group, complete_output
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from muster.core.views.base import RecordView
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True):
     """The record that a REF names, by its id, the beginning of its id, or its name.
 
     ``index`` is the task of a job, or the kernel of a session, when the REF has one.

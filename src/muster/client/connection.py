@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,15 +22,25 @@ _Kept = tuple[NamedCluster, str]
 """The kept context of a cluster, and the place where it is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(msgspec.Struct, frozen=True, eq=False):
     """A cluster's address and a token. ``token_remedy`` says where the token was found, and what to
-    do if it is not accepted."""
+    do if it is not accepted; connections may be equal without it."""
 
     url: str
-    token: str = field(repr=False)
+    token: str
     ca: Path | None = None
-    token_remedy: str = field(default="", compare=False)
+    token_remedy: str = ""
+
+    def __repr__(self) -> str:
+        return f"Connection(url={self.url!r}, ca={self.ca!r})"  # without the token
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Connection):
+            return NotImplemented
+        return (self.url, self.token, self.ca) == (other.url, other.token, other.ca)
+
+    def __hash__(self) -> int:
+        return hash((self.url, self.token, self.ca))
 
     @property
     def loopback(self) -> bool:

@@ -15,7 +15,6 @@ import msgspec
 
 from muster.client.errors import NoConnection
 from muster.core.errors import InvalidSpec, NotFound, Problem
-from muster.files import make_directory, write_whole
 
 LOCAL = "local"
 """The name that stands for no context, but for the cluster of this machine."""
@@ -139,6 +138,8 @@ def _as_json(contexts: Contexts) -> dict[str, dict[str, str | None]]:
 
 def _write(path: Path, data: bytes) -> None:
     """Write a file for its owner only, whole or not at all."""
+    from muster.files import make_directory, write_whole
+
     try:
         make_directory(path.parent)
         write_whole(path, data)
