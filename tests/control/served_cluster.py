@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from proving.hollow.supervisor import Run
+from proving.hollow.supervisor import Behaviour, Run
 from tests.control.conftest import MakeWorld, cpus
 from tests.control.world import ADA, World
 
@@ -68,7 +68,11 @@ class Cluster:
     that are ordered to probe do so, but for those that are ``mute``."""
 
     def __init__(
-        self, worlds: MakeWorld, agents: int = 4, behaviour: Run = SERVES, **options: Any
+        self,
+        worlds: MakeWorld,
+        agents: int = 4,
+        behaviour: Run | Behaviour = SERVES,
+        **options: Any,
     ) -> None:
         self.probes = Probes()
         self.bad: set[int] = set()
@@ -76,7 +80,7 @@ class Cluster:
         self.mute: set[AgentId] = set()
         self.world: World = worlds(
             {f"m{n}": cpus(4) for n in range(agents)},
-            behaviour=lambda start: behaviour,
+            behaviour=behaviour if callable(behaviour) else lambda start: behaviour,
             stand_ins=[self.probes],
             **options,
         )

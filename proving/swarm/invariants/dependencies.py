@@ -71,5 +71,5 @@ def _may_be_met(condition: DependencyCondition, status: str) -> bool:
             return status in _ENDED
         case DependencyCondition.SUCCEEDED:
             return status in (JobState.SUCCEEDED, SessionStatus.TERMINATED)
-        case DependencyCondition.RUNNING:
+        case DependencyCondition.RUNNING | DependencyCondition.HEALTHY:
             return status not in _WAITING

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from muster.api.answers import answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
-from muster.api.dependencies import known_group
+from muster.api.dependencies import knowing_ended, known_group
 from muster.api.openapi import json_body, spec_body
 from muster.api.resource import Resource, Submission
 from muster.control.deployment.book import Routes
@@ -55,7 +55,7 @@ from muster.store.live import Live
 def _submit(
     work: Work, parts: Parts, principal: Principal, spec: DeploymentSpec, ended: Ended
 ) -> Deployment:
-    return parts[DeploymentRequests].apply(work, principal, spec, new=True)
+    return parts[DeploymentRequests].apply(work, principal, spec, ended, new=True)
 
 
 def _destroy(work: Work, parts: Parts, principal: Principal, id_: str) -> Deployment:
@@ -124,12 +124,15 @@ async def apply_deployment(request: Request, call: Call, name: str) -> Response:
     call.api.plane.check(spec)
     principal = call.principal.within(spec.project)
 
-    def apply(work: Work, parts: Parts) -> DeploymentView:
-        known_group(work.live, spec.group)
-        changed = parts[DeploymentRequests].apply(work, principal, spec)
-        return accepted_deployment(changed, work.live, parts)
+    async def applied(ended: Ended) -> DeploymentView:
+        def apply(work: Work, parts: Parts) -> DeploymentView:
+            known_group(work.live, spec.group)
+            changed = parts[DeploymentRequests].apply(work, principal, spec, ended)
+            return accepted_deployment(changed, work.live, parts)
 
-    return answer(await call.change(apply))
+        return await call.change(apply)
+
+    return answer(await knowing_ended(call, principal.owner, spec, applied))
 
 
 class ReplicasSpec(Spec):

@@ -3,6 +3,7 @@
 import ipaddress
 import socket
 
+from muster.core.host_port import is_loopback
 from muster.wire.transport import ServerTls
 
 
@@ -45,10 +46,3 @@ def is_everywhere(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return not host
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -21,7 +21,6 @@ from muster.app import cluster_time
 from muster.app.addresses import (
     host_for_others,
     is_everywhere,
-    is_loopback,
     reachable_host,
 )
 from muster.app.background_parts import BackgroundParts
@@ -62,7 +61,7 @@ from muster.control.group.requests import GroupRequests
 from muster.control.identity.tokens import create_open_join_token, verify
 from muster.control.plane import ControlPlane
 from muster.control.session.cluster.user_uids import UserUids
-from muster.core.host_port import joined
+from muster.core.host_port import is_loopback, joined
 from muster.core.owner import OWNER_NAME, Owner
 from muster.core.specs import ScalingGroup
 from muster.core.specs.group import DEFAULT_GROUP

@@ -12,7 +12,6 @@ from functools import partial
 
 from muster.agent.boot import boot_id, machine_id
 from muster.app import cluster_time
-from muster.app.addresses import is_loopback
 from muster.app.controller_config import ControllerConfig
 from muster.app.database import FENCE_LOOK_S, Opened, holder, in_charge_s, opened, url_of
 from muster.app.driver import Driver
@@ -26,6 +25,7 @@ from muster.control.modules import cluster_entities, cluster_modules
 from muster.control.plane import ControlPlane
 from muster.core.clock import SteadyClock
 from muster.core.errors import Busy
+from muster.core.host_port import is_loopback
 from muster.core.ids import AgentId, IdFactory
 from muster.store.store import Store
 from muster.wire.gateway_thread import GatewayThread

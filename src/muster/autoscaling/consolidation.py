@@ -29,7 +29,13 @@ MOST_TRIED = 10
 """Slices whose work is tried elsewhere in one look, those that were not for longest first."""
 _CLASSES = 3
 """Classes of sessions that are tried in every order."""
-_LATER = frozenset({ReasonCode.BEFORE_START_TIME, ReasonCode.DEPENDENCY_NOT_MET})
+_LATER = frozenset(
+    {
+        ReasonCode.BEFORE_START_TIME,
+        ReasonCode.DEPENDENCY_NOT_MET,
+        ReasonCode.DEPENDENCY_NOT_HEALTHY,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ for their owner only. SSL_CERT_FILE counts where nothing names an authority (``s
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ import msgspec
 
 from muster.client.contexts import NamedCluster, read_contexts
 from muster.client.errors import NoConnection, NotAUrl, NoToken
+from muster.core import host_port
 
 _Kept = tuple[NamedCluster, str]
 """The kept context of a cluster, and the place where it is kept."""
@@ -49,11 +49,7 @@ class Connection(msgspec.Struct, frozen=True, eq=False):
 
 def is_loopback(url: str) -> bool:
     """Whether the URL can mean this machine only."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return host_port.is_loopback(urlsplit(url).hostname or "")
 
 
 def find_connection(url: str | None, token: str | None, ca: Path | str | None = None) -> Connection:

@@ -14,11 +14,13 @@ from muster.autoscaling.demand import WANTS_ROOM
 from muster.control.session.admission import (
     NONE_ENDED,
     Ended,
+    Found,
     admit,
     admit_spec,
     check_checkpoints,
     check_name,
     check_priority,
+    check_uses,
     check_workdirs,
     find_dependencies,
     with_ids,
@@ -77,6 +79,7 @@ def plan_job(
         NotFound, InvalidSpec, Conflict: as at submission.
     """
     check_workdirs(live.group(spec.group), [spec])
+    check_uses(cluster, principal.owner, spec.group, [spec], now)
     check_checkpoints(live.group(spec.group), spec)
     check_priority(live, cluster, principal, principal.owner, spec)
     spec = within_time_limits(live.group(spec.group), spec)
@@ -108,6 +111,7 @@ def plan_session(
         NotFound, InvalidSpec, Conflict: as at submission.
     """
     check_workdirs(live.group(spec.group), spec.kernels)
+    check_uses(cluster, principal.owner, spec.group, spec.kernels, now)
     check_priority(live, cluster, principal, principal.owner, spec)
     spec = within_time_limits(live.group(spec.group), spec)
     dependencies = find_dependencies(cluster, principal.owner, spec.after, ended)
@@ -144,13 +148,13 @@ class _Planner:
         live: Live,
         cluster: ClusterState,
         principal: Principal,
-        dependencies: Ended,
+        dependencies: Found,
         now: float,
     ) -> None:
         self._live = live
         self._cluster = cluster
         self._principal = principal
-        self._dependencies = dict(dependencies.values())
+        self._dependencies = dict(dependencies)
         self._now = now
 
     def plan(self, workload: WorkloadClass, sessions: int) -> PlanView:

@@ -199,13 +199,15 @@ class RunningSession:
 
 
 class DependencyState(Enum):
-    """How far a job or session on which another depends has come."""
+    """How far a job, a session or a deployment on which other work depends has come."""
 
     MISSING = "missing"
     WAITING = "waiting"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     ENDED_OTHERWISE = "ended otherwise"
+    NOT_HEALTHY = "not healthy"  # a deployment
+    HEALTHY = "healthy"  # a deployment
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,11 @@ class DependencyProgress:
 
     state: DependencyState
     since: float
+
+
+def no_replicas_are_known(deployment: str) -> tuple[int, int]:
+    """The ``replicas_of`` of a pass in which no deployment is known."""
+    return 0, 0
 
 
 def _size(request: Resources) -> tuple[int, int, int, int, tuple[tuple[str, int], ...]]:

@@ -112,6 +112,8 @@ class Entity(Generic[R]):
         joins: called for each record that enters the mirror.
         leaves: called for each record that leaves the mirror.
         moved: called for a record whose status has changed, with the one before.
+        waits_for: the ids of the jobs and sessions for which a record waits, which may have ended;
+            those of jobs and sessions themselves are in their specs.
     """
 
     def __init__(
@@ -135,6 +137,7 @@ class Entity(Generic[R]):
         joins: "Callable[[Live, R], None] | None" = None,
         leaves: "Callable[[Live, R], None] | None" = None,
         moved: "Callable[[Unit, R, StrEnum], None] | None" = None,
+        waits_for: Callable[[R], Collection[str]] | None = None,
     ) -> None:
         self.name = name
         assert rows.states is not None, f"the records of {name!r} have no states"
@@ -159,6 +162,7 @@ class Entity(Generic[R]):
         self.joins = joins
         self.leaves = leaves
         self.moved = moved
+        self.waits_for = waits_for
 
     @property
     def table(self) -> Table:

@@ -114,6 +114,9 @@ def _load_ended_dependencies(connection: Connection, live: Live) -> None:
     for session in live.sessions.values():
         if session.spec is not None:
             wanted.update(each.on for each in session.spec.after)
+    for entity in live.entities.values():
+        if entity.waits_for is not None:
+            wanted.update(*map(entity.waits_for, live.of(entity.record).values()))
     missing = sorted(wanted - live.jobs.keys() - live.sessions.keys())
     for first in range(0, len(missing), CHUNK):
         live.ended_dependencies |= read_ended_by_id(connection, missing[first : first + CHUNK])

@@ -7,7 +7,7 @@ from tests.control.served_cluster import Cluster
 from tests.control.test_quotas import put
 from tests.control.world import ADA, BOB
 
-from muster.control.deployment import requests
+from muster.control.deployment import bounds
 from muster.control.deployment.requests import DeploymentRequests
 from muster.core.errors import Conflict
 from muster.core.owner import Principal
@@ -104,8 +104,8 @@ def test_project_of_a_deployment_is_not_changed_silently(cluster: Cluster) -> No
 def test_user_has_so_many_deployments_and_replicas_and_others_have_theirs(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "MAX_OF_USER", 2)
-    monkeypatch.setattr(requests, "MAX_REPLICAS_OF_USER", 10)
+    monkeypatch.setattr(bounds, "MAX_OF_USER", 2)
+    monkeypatch.setattr(bounds, "MAX_REPLICAS_OF_USER", 10)
     deploy_as(cluster, ADA, name="one", replicas=4)
     deploy_as(cluster, ADA, name="two", scale={"min": 0, "max": 5, "target": 1})
     with pytest.raises(Conflict, match="may have no more"):
@@ -114,7 +114,7 @@ def test_user_has_so_many_deployments_and_replicas_and_others_have_theirs(
         deploy_as(cluster, ADA, name="one", replicas=6)
     deploy_as(cluster, ADA, name="one", replicas=5)
     deploy_as(cluster, BOB, name="three", replicas=10)
-    monkeypatch.setattr(requests, "MAX_REPLICAS_OF_USER", 3)
+    monkeypatch.setattr(bounds, "MAX_REPLICAS_OF_USER", 3)
     deploy_as(cluster, ADA, name="one", replicas=4)  # fewer is always allowed
 
 

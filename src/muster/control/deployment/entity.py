@@ -1,6 +1,6 @@
 """The entities of deployments and routes: their records and their tables."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NewType
 
@@ -160,6 +160,17 @@ class Route(Tried):
         return self.deployment.probe_of(self.revision)
 
 
+NOT_BEGUN = frozenset({EndpointLifecycle.PENDING, EndpointLifecycle.CREATED})
+"""The states in which a deployment waits for the work on which it depends."""
+
+
+def waits_for(deployment: Deployment) -> Collection[str]:
+    """The ids of the work for which a deployment waits; none once it has begun."""
+    if deployment.status not in NOT_BEGUN:
+        return ()
+    return {each.on for each in deployment.spec.after}
+
+
 DEPLOYMENTS = RecordTable(
     Deployment,
     "deployments",
@@ -239,6 +250,7 @@ DEPLOYMENT = Entity(
     described="a service that wants replicas",
     joins=_joins,
     leaves=_leaves,
+    waits_for=waits_for,
     prefix=IdKind.DEPLOYMENT,
     visible=Visible.TO_OWNER,
     not_attempted=SchedulingResult.FAILURE,

@@ -3,7 +3,8 @@
 from sqlalchemy import Connection
 
 from muster.control.deployment.book import Routes
-from muster.control.deployment.entity import Deployment, Route
+from muster.control.deployment.dependents import why_not_begun
+from muster.control.deployment.entity import NOT_BEGUN, Deployment, Route
 from muster.control.deployment.health_check import out_of_sight
 from muster.control.deployment.lifecycle import tells_of_starts, why_not
 from muster.control.deployment.port_watch import is_proven, taken, unseen
@@ -39,6 +40,8 @@ def explain_deployment(
     first = next(waiting, None)
     found = Found() if first is None else findings(live, cluster, first, now, asker)
     reasons = _reasons(deployment, routes, now)
+    if deployment.status in NOT_BEGUN:
+        reasons += why_not_begun(deployment, cluster)
     for route in mine:
         if route.status is not RouteStatus.HEALTHY and len(reasons) < _MOST:
             of_route = route_reasons(route, routes, live, now)

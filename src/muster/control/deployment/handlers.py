@@ -4,7 +4,8 @@ Deployments and routes)."""
 from collections.abc import Sequence
 
 from muster.control.deployment.book import Routes
-from muster.control.deployment.entity import Deployment, Route, RouteId
+from muster.control.deployment.dependents import why_not_begun
+from muster.control.deployment.entity import NOT_BEGUN, Deployment, Route, RouteId
 from muster.control.deployment.levelling import change, differs, is_refused
 from muster.control.deployment.lifecycle import (
     MOST_OF_A_SENTENCE,
@@ -38,6 +39,7 @@ from muster.core.ids import IdKind
 from muster.core.owner import Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states.deployment import PROBED, UP, EndpointLifecycle, RouteStatus
+from muster.scheduling.policy.validators import NEVER
 from muster.serving.replicas import Standing
 from muster.serving.rollout import RolloutCode, RolloutVerdict, advance
 from muster.serving.why import Why
@@ -79,15 +81,32 @@ class RouteChanges:
 
 
 class CheckPendingDeployment(LifecycleHandler[Deployment]):
-    """Has a deployment that was handed in get its replicas."""
+    """Has a deployment that was handed in get its replicas, once the work on which it depends has
+    come so far. If that can never be, it is taken down, as a job would end."""
 
     name = "CheckPendingDeployment"
     entity = Deployment
-    statuses = frozenset({_E.PENDING, _E.CREATED})
-    transitions = StatusTransitions(success=TransitionStatus(_E.SCALING))
+    statuses = NOT_BEGUN
+    transitions = StatusTransitions(
+        success=TransitionStatus(_E.SCALING),
+        failure=TransitionStatus(_E.DESTROYING),
+    )
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
 
     def execute(self, targets: Sequence[Deployment], work: Work) -> HandlerResult[Deployment]:
-        return HandlerResult(successes=list(targets))
+        result: HandlerResult[Deployment] = HandlerResult()
+        for deployment in targets:
+            unmet = why_not_begun(deployment, self._cluster)
+            never = next((each for each in unmet if each.code in NEVER), None)
+            if never is not None:
+                result.failures[deployment] = never
+            elif unmet:
+                result.skipped[deployment] = tuple(unmet)
+            else:
+                result.successes.append(deployment)
+        return result
 
 
 class ScalingDeployment(LifecycleHandler[Deployment]):

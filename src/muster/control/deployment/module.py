@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from muster.control.agent.probe_reports import ProbeReports
 from muster.control.deployment.book import Heard, Routes
+from muster.control.deployment.dependents import Dependents, TellDependents
 from muster.control.deployment.disruption import ReplicaGuard
 from muster.control.deployment.entity import DEPLOYMENT, ROUTE, Deployment, Route
 from muster.control.deployment.handlers import (
@@ -101,12 +102,14 @@ class DeploymentModule(EntityModule):
         cluster = parts[ClusterState]
         cluster.guard = ReplicaGuard(routes, of_routes)
         cluster.service_variables = ReplicaVariables(routes)
+        dependents = Dependents(live, routes, self._loads, cluster)
         parts[ProbeReports].listen(ProbesByAgents(routes))
         requests = DeploymentRequests(
             routes,
             of_deployments,
             cluster,
             parts[EndedSpecs],
+            dependents,
             self._not_to_be_had,
             self._domain,
         )
@@ -119,7 +122,7 @@ class DeploymentModule(EntityModule):
                 HealthCheckRoute(routes),
                 RouteEviction(routes, of_routes),
                 ScaleByLoad(routes, self._loads, requests, self.memories),
-                CheckPendingDeployment(),
+                CheckPendingDeployment(cluster),
                 CheckReplicaDeployment(routes, cluster),
                 ReconcileDeployment(routes, cluster),
                 ScalingDeployment(routes, changes, cluster),
@@ -128,13 +131,14 @@ class DeploymentModule(EntityModule):
                 TerminatingRoute(sessions, self._loads),
                 FollowSessions(routes),
                 DestroyingDeployment(routes),
+                TellDependents(dependents, cluster),
                 PublishTraffic(self._traffic),
                 TellOutages(routes, teller, live.of(Deployment).values()),
                 ServiceDiscoverySync(self._traffic),
                 WatchPorts(routes),
                 WatchRoutes(routes),
             ],
-            offers=[routes, requests, self._loads, self._traffic, self._publisher],
+            offers=[routes, requests, dependents, self._loads, self._traffic, self._publisher],
         )
 
     def sweep(self, work: Work, since: float) -> None:

@@ -5,7 +5,14 @@ from collections.abc import Collection
 from typing import Any
 
 from muster.control.deployment.book import Routes
-from muster.control.deployment.entity import Deployment, DeploymentId, stored_bytes
+from muster.control.deployment.bounds import must_be_bounded
+from muster.control.deployment.dependents import Dependents
+from muster.control.deployment.entity import (
+    NOT_BEGUN,
+    Deployment,
+    DeploymentId,
+    stored_bytes,
+)
 from muster.control.deployment.lifecycle import (
     DeploymentLifecycle,
     judge_starts_anew,
@@ -15,7 +22,14 @@ from muster.control.deployment.lifecycle import (
 from muster.control.deployment.revisions import Revision, kept, with_probe
 from muster.control.engine.handler import TransitionStatus
 from muster.control.engine.work import Move, Work
-from muster.control.session.admission import admit_spec, check_priority, check_workdirs
+from muster.control.session.admission import (
+    NONE_ENDED,
+    Ended,
+    admit_spec,
+    check_priority,
+    check_uses,
+    check_workdirs,
+)
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.ended_specs import EndedSpecs
 from muster.core.errors import Conflict, InvalidSpec, NotFound
@@ -32,11 +46,6 @@ from muster.store.tokens import new_secret
 PHASE = "Request"
 MAX_DEPLOYMENTS = 10_000
 """Live deployments of a cluster."""
-MAX_OF_USER = 1_000
-"""Live deployments of a user."""
-MAX_REPLICAS_OF_USER = 20_000
-"""Replicas that a user's live deployments may wish together; one that follows load counts as its
-largest number."""
 _E = EndpointLifecycle
 
 
@@ -45,6 +54,7 @@ class DeploymentRequests:
 
     Args:
         cluster: the quotas of owners.
+        dependents: the work on which deployments depend.
         ended_specs: pays for the specs of ended work.
         own_hosts: names of the balancers themselves, which no deployment may have.
         domain: that of the cluster's deployments, below which each may have its own name.
@@ -56,28 +66,38 @@ class DeploymentRequests:
         lifecycle: DeploymentLifecycle,
         cluster: ClusterState,
         ended_specs: EndedSpecs,
+        dependents: Dependents,
         own_hosts: Collection[str] = (),
         domain: str | None = None,
     ) -> None:
         self._routes = routes
         self._cluster = cluster
         self._ended_specs = ended_specs
+        self._dependents = dependents
         self._lifecycle = lifecycle
         self._own_hosts = own_hosts
         self._domain = domain
 
     def apply(
-        self, work: Work, principal: Principal, spec: DeploymentSpec, *, new: bool = False
+        self,
+        work: Work,
+        principal: Principal,
+        spec: DeploymentSpec,
+        ended: Ended = NONE_ENDED,
+        *,
+        new: bool = False,
     ) -> Deployment:
         """Make a deployment, or change the one of this name.
 
         Args:
+            ended: the ended work among its dependencies.
             new: whether there must be none yet.
 
         Raises:
             NotFound: no such group.
             InvalidSpec: a working directory lies outside the group's workspaces; or the host is
-                none that the project may use, and not that of the deployment; or its priority.
+                none that the project may use, and not that of the deployment; or its priority; or
+                work on which it depends before it begins, or a deployment that it uses.
             Conflict: the name or the host is another's, or is taken (``new``); the project is
                 another; or it would be more than a user may have.
         """
@@ -104,9 +124,13 @@ class DeploymentRequests:
         if spec.host is not None and (known is None or spec.host != known.host):
             self._must_be_free(work, principal, owner, spec.name, spec.host)
         most = spec.replicas if spec.scale is None else spec.scale.max
-        _must_be_bounded(work, owner, known, most)
+        must_be_bounded(work, owner, known, most)
+        if known is None or known.spec.uses != spec.uses:
+            check_uses(self._cluster, owner, spec.group, [spec], work.now)
+        spec, progress = self._dependents.resolved(known, owner, spec, ended)
         if known is None:
             made = self._make(work, principal, spec)
+            self._dependents.wait(made, progress)
             _tell(work, principal, made, ReasonCode.DEPLOYMENT_HANDED_IN, revision=1)
             return made
         if known.is_going:
@@ -114,6 +138,7 @@ class DeploymentRequests:
         before, replicas = known.spec, known.replicas
         self._must_fit(work, known, spec)
         self._change(work, principal, known, spec)
+        self._dependents.wait(known, progress)
         if changed := _changed(before, spec, replicas, known.replicas):
             told = {"revision": known.revision, "changed": changed}
             _tell(work, principal, known, ReasonCode.DEPLOYMENT_HANDED_IN, **told)
@@ -133,7 +158,7 @@ class DeploymentRequests:
                 f"the number of {deployment.name}'s replicas follows load, from {scale.min} to "
                 f"{scale.max}: hand it in with another scale.min or scale.max, or without scale"
             )
-        _must_be_bounded(work, deployment.owner, deployment, replicas)
+        must_be_bounded(work, deployment.owner, deployment, replicas)
         deployment.spec = deployment.spec.with_replicas(replicas)
         before = deployment.replicas
         self.set_replicas(work, deployment, replicas)
@@ -343,7 +368,7 @@ class DeploymentRequests:
         deployment.revisions = kept((*deployment.revisions, revision), needed)
         deployment.revision = number
         deployment.reason = None
-        if deployment.status in (_E.PENDING, _E.CREATED):
+        if deployment.status in NOT_BEGUN:
             deployment.stable = number
             return
         self._roll_out(work, deployment)
@@ -414,32 +439,3 @@ def _wished(deployment: Deployment, spec: DeploymentSpec) -> int:
     if spec.scale is None or "replicas" in spec.model_fields_set:
         return spec.replicas
     return min(max(deployment.replicas, spec.scale.min), spec.scale.max)
-
-
-def _most(deployment: Deployment) -> int:
-    """The largest number of replicas that a deployment may wish by itself."""
-    scale = deployment.spec.scale
-    return deployment.replicas if scale is None else scale.max
-
-
-def _must_be_bounded(work: Work, owner: Owner, changed: Deployment | None, replicas: int) -> None:
-    """Refuse what would be more than a user may have.
-
-    Args:
-        changed: the deployment that is to wish so many replicas; None is a new one.
-
-    Raises:
-        Conflict: it would be one deployment too many, or too many replicas together.
-    """
-    same = (owner.domain, owner.user)
-    of = work.live.of(Deployment).values()
-    others = [d for d in of if (d.owner.domain, d.owner.user) == same and d is not changed]
-    if changed is None and len(others) >= MAX_OF_USER:
-        raise Conflict(f"{owner.user} has {MAX_OF_USER:,} deployments, and may have no more")
-    wished = replicas + sum(map(_most, others))
-    fewer = changed is not None and replicas <= _most(changed)
-    if wished > MAX_REPLICAS_OF_USER and not fewer:
-        raise Conflict(
-            f"the deployments of {owner.user} would wish {wished:,} replicas together; at most "
-            f"{MAX_REPLICAS_OF_USER:,} are made"
-        )

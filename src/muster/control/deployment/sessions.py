@@ -31,6 +31,7 @@ def session_spec(route: Route) -> SessionSpec:
         workdir=spec.workdir,
         files=spec.files,
         resources=spec.resources,
+        uses=spec.uses,
         ports=spec.ports or (1 if spec.port is None else 0),
         grace=spec.grace,
         port=spec.port,

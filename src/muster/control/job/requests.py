@@ -15,6 +15,7 @@ from muster.control.session.admission import (
     check_checkpoints,
     check_name,
     check_priority,
+    check_uses,
     check_workdirs,
     find_dependencies,
     highest_priority,
@@ -120,6 +121,7 @@ class JobRequests:
         """
         group = work.live.group(spec.group)
         check_workdirs(group, [spec])
+        check_uses(self._cluster, principal.owner, spec.group, [spec], work.now)
         check_checkpoints(group, spec)
         check_priority(work.live, self._cluster, principal, principal.owner, spec)
         spec = within_time_limits(group, spec)

@@ -8,7 +8,9 @@ from muster.control.engine.retries import NO_LIMIT, RetryPolicy
 from muster.control.engine.work import Move, Work
 from muster.control.job.held import HeldAttempts, put_off
 from muster.control.job.judge import Attempt, Budget, TaskVerdict, judge, judge_gang
+from muster.control.session.cluster.eligibility import wait_for_deployments_no_more
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.cluster.workloads import has_begun
 from muster.core.job_remarks import of_end, with_task
 from muster.core.reasons import ReasonCode, reason
 from muster.core.results import SchedulingResult
@@ -87,6 +89,8 @@ class SettleTasks(FollowingHandler[Session]):
             job.started_at = session.started_at or work.now
             work.unit.touch(job)
             self._cluster.job_changed(job)
+            if has_begun(job):
+                wait_for_deployments_no_more(self._cluster, work.live, job)
 
     def _settle(self, session: Session, job: Job, work: Work) -> None:
         pairs = [

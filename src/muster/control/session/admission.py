@@ -14,7 +14,13 @@ from muster.core.errors import Conflict, InvalidSpec, Problem
 from muster.core.owner import Owner, Principal
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.resources import GPU_WHOLE, format_milli
-from muster.core.specs import Dependency, JobSpec, ScalingGroup, SessionSpec
+from muster.core.specs import (
+    Dependency,
+    DependencyCondition,
+    JobSpec,
+    ScalingGroup,
+    SessionSpec,
+)
 from muster.core.specs.placement import ANYWHERE, Operator
 from muster.core.specs.session import Process
 from muster.core.specs.work import WorkSpec
@@ -164,6 +170,23 @@ def check_workdirs(group: ScalingGroup, processes: Sequence[Process]) -> None:
             raise InvalidSpec([_outside(group, "workdir", process.workdir)])
 
 
+def check_uses(
+    cluster: ClusterState, owner: Owner, group: str, processes: Sequence[Process], now: float
+) -> None:
+    """Refuse processes whose deployments have no address for them.
+
+    Raises:
+        InvalidSpec: there is no such deployment, or the group's machines do not reach it.
+    """
+    problems = [
+        Problem("uses", repr(name), problem)
+        for name in dict.fromkeys(name for process in processes for name in process.uses)
+        if (problem := cluster.deployments.problem_with(owner, name, group, now)) is not None
+    ]
+    if problems:
+        raise InvalidSpec(problems)
+
+
 def check_checkpoints(group: ScalingGroup, spec: JobSpec) -> None:
     """Refuse a job whose checkpoints would lie elsewhere than its work may.
 
@@ -195,41 +218,73 @@ def check_name(live: Live, owner: Owner, name: str) -> None:
         )
 
 
+Found = Sequence[tuple[str, DependencyProgress]]
+"""The work for which dependencies wait, in their order: its id, and how far it has come."""
+
+
 def find_dependencies(
-    cluster: ClusterState, owner: Owner, after: tuple[Dependency, ...], ended: Ended
-) -> Ended:
-    """The work for which dependencies wait, by the name or id that each dependency gives.
+    cluster: ClusterState, owner: Owner, after: Sequence[Dependency], ended: Ended
+) -> Found:
+    """The work for which dependencies wait.
 
     Raises:
         InvalidSpec: the owner has no such work, or the work ended so that the dependency can never
             be met.
     """
     problems = []
-    dependencies: dict[str, tuple[str, DependencyProgress]] = {}
+    dependencies: list[tuple[str, DependencyProgress]] = []
     for index, dependency in enumerate(after):
-        found = cluster.dependencies.find(owner, dependency.on) or ended.get(dependency.on)
+        found = _found(cluster, owner, dependency, ended)
         if found is None:
-            expected = "expected the name or id of a job or session of yours"
+            expected = _nothing_of_the_kind(cluster, owner, dependency, ended)
             problems.append(Problem(f"after.{index}.on", repr(dependency.on), expected))
         elif (why := why_never_met(dependency, found[1].state)) is not None:
             problems.append(Problem(f"after.{index}", repr(dependency.on), _sentences(why)))
         else:
-            dependencies[dependency.on] = found
+            dependencies.append(found)
     if problems:
         raise InvalidSpec(problems)
     return dependencies
 
 
-def with_ids(after: tuple[Dependency, ...], dependencies: Ended) -> tuple[Dependency, ...]:
+def _found(
+    cluster: ClusterState, owner: Owner, dependency: Dependency, ended: Ended
+) -> tuple[str, DependencyProgress] | None:
+    """The work on which a dependency is. A deployment that was taken down and handed in again has
+    its name and another id, and is meant by a spec that is handed in again."""
+    if not dependency.is_on_deployment:
+        return cluster.dependencies.find(owner, dependency.on) or ended.get(dependency.on)
+    deployments = cluster.deployments
+    return deployments.find(owner, dependency.on) or deployments.find(owner, dependency.called)
+
+
+def _nothing_of_the_kind(
+    cluster: ClusterState, owner: Owner, dependency: Dependency, ended: Ended
+) -> str:
+    """The words for what a dependency should name. A job and a deployment may have one name, and
+    have other conditions."""
+    on = dependency.on
+    if not dependency.is_on_deployment:
+        if cluster.deployments.find(owner, on) is not None:
+            return f"this is a deployment: expected {on}:{DependencyCondition.HEALTHY}"
+        return "expected the name or id of a job or session of yours"
+    if cluster.dependencies.find(owner, on) is not None or on in ended:
+        others = (f"{on}:{each}" for each in DependencyCondition if each != dependency.condition)
+        return f"this is no deployment: expected {' or '.join(others)}"
+    return "expected the name or id of a deployment that takes your requests"
+
+
+def with_ids(after: Sequence[Dependency], dependencies: Found) -> tuple[Dependency, ...]:
     """The dependencies, with ids in place of names."""
     return tuple(
-        each.model_copy(update={"on": dependencies[each.on][0], "name": each.on}) for each in after
+        each.model_copy(update={"on": id_, "name": each.called})
+        for each, (id_, _) in zip(after, dependencies, strict=True)
     )
 
 
-def track_dependencies(cluster: ClusterState, dependencies: Ended) -> None:
+def track_dependencies(cluster: ClusterState, dependencies: Found) -> None:
     """Have the cluster follow the progress of this work, for which new work waits."""
-    for id_, progress in dict(dependencies.values()).items():
+    for id_, progress in dict(dependencies).items():
         cluster.dependencies.follow(id_, progress)
 
 

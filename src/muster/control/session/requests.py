@@ -7,6 +7,7 @@ from muster.control.session.admission import (
     admit,
     admit_spec,
     check_priority,
+    check_uses,
     check_workdirs,
     find_dependencies,
     track_dependencies,
@@ -66,6 +67,7 @@ class SessionRequests:
         check_workdirs(group, spec.kernels)
         if not is_replica:
             check_priority(work.live, self._cluster, principal, owner, spec)
+            check_uses(self._cluster, owner, spec.group, spec.kernels, work.now)
             spec = within_time_limits(group, spec)
         dependencies = find_dependencies(self._cluster, principal.owner, spec.after, ended)
         if dependencies:

@@ -209,6 +209,22 @@ CATALOGUE: Mapping[ReasonCode, Definition] = {
         "waits until {on} {condition}, and there is no such job or session",
         "Check the name in `after`, or hand in {on} first.",
     ),
+    ReasonCode.DEPENDENCY_NOT_HEALTHY: Definition(
+        _W,
+        "deployment {on} is not healthy yet: {healthy} of {wanted} replicas",
+        "Nothing: it starts after that. `muster why {on}` tells what {on} lacks.",
+    ),
+    ReasonCode.DEPENDENCY_TAKEN_DOWN: Definition(
+        _R,
+        "waits until deployment {on} is healthy, which can no longer be: it was taken down",
+        "Deploy {on} again, and hand this in anew.",
+    ),
+    ReasonCode.NO_ADDRESS_YET: Definition(
+        _W,
+        "it uses deployment {on}, whose address is not known: no proxy that its machine reaches "
+        "reports to the controller",
+        "Nothing if a proxy is about to start. `muster doctor` tells what became of it.",
+    ),
     ReasonCode.BEFORE_START_TIME: Definition(_W, "starts not before {moment}"),
     ReasonCode.NO_GROUP_ACCESS: Definition(
         _R,

@@ -3,7 +3,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -12,7 +12,7 @@ from muster.core.errors import Problem
 from muster.core.serving.traffic import is_of_machine
 from muster.core.specs.amounts import STORED, Duration, Name, OwnerName, Whole
 from muster.core.specs.notify import Channels
-from muster.core.specs.placement import ANYWHERE, Dependency, PlacementSpec
+from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 from muster.core.specs.serving import (
     MAX_REPLICAS,
     Access,
@@ -36,6 +36,7 @@ REPLACING = (
     "files",
     "resources",
     "ports",
+    "uses",
     "grace",
     "port",
     "group",
@@ -72,6 +73,7 @@ class DeploymentSpec(Process):
             time, as a number or a share; one at least, unless it is 0 itself.
         priority: higher goes first.
         placement: the agents for its replicas, which are spread over them.
+        after: other work, and the states that it must reach before the first replica is started.
         notify: channels that are told when an update is done or was given up, when no replica of a
             new deployment became healthy, and when none has served for a while, and one does again;
             a list of URLs.
@@ -93,6 +95,7 @@ class DeploymentSpec(Process):
     disruption: ShareOf = ReplicaCount(percent=25)
     priority: Priority = 50
     placement: PlacementSpec = Field(default_factory=lambda: ANYWHERE)
+    after: Dependencies = ()
     notify: Channels = ()
 
     @model_validator(mode="after")
@@ -102,11 +105,6 @@ class DeploymentSpec(Process):
             if not low <= self.replicas <= high:
                 raise ValueError(f"replicas: expected a number from {low} to {high}, or none")
         return self
-
-    @property
-    def after(self) -> Sequence[Dependency]:
-        """The work for which it waits: none, unlike other specs that are handed in."""
-        return ()
 
     def contradictions(self) -> Iterator[Problem]:
         yield from self.placement.contradictions()
@@ -123,10 +121,12 @@ class DeploymentSpec(Process):
             yield Problem("placement.set", repr(self.placement.set), expected)
 
     def template(self) -> Mapping[str, Any]:
-        """The keys of which another value makes a new revision, as they are stored. An
-        ``environment`` of which nothing was said is none of them, so that revisions of versions
-        that did not have the key stay what they were."""
+        """The keys of which another value makes a new revision, as they are stored. ``environment``
+        and ``uses`` of which nothing was said are none of them, so that revisions of versions that
+        did not have the keys stay what they were."""
         keys = self.model_dump(mode="json", include=set(REPLACING))
+        if not self.uses:
+            del keys["uses"]
         if self.environment is None:
             del keys["environment"]
         return keys

@@ -201,22 +201,24 @@ ANYWHERE = PlacementSpec()  # one for all: a default is copied deeply for each s
 
 
 class DependencyCondition(StrEnum):
-    """The state that the other work must have reached."""
+    """The state that the other work must have reached; ``healthy`` is that of a deployment."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     ENDED = "ended"
+    HEALTHY = "healthy"
 
 
 class Dependency(Spec):
-    """Another job or session of the same owner, and the state that it must reach before this one
-    starts.
+    """Another job or session of the same owner, or a deployment that takes the owner's requests,
+    and the state that it must reach before this one starts.
 
-    Written as text ("train", "train:ended") or as fields.
+    Written as text ("train", "train:ended", "chat:healthy") or as fields.
 
     Args:
         on: name or id of the other work; the id once this spec is accepted.
-        condition: the state that the other work must have reached.
+        condition: the state that the other work must have reached: `healthy` of a deployment, the
+            others of a job or a session.
         name: the text that was written as ``on``, once this spec is accepted.
     """
 
@@ -230,6 +232,11 @@ class Dependency(Spec):
     def called(self) -> str:
         """The name or id by which people know the other work."""
         return self.name or self.on
+
+    @property
+    def is_on_deployment(self) -> bool:
+        """Whether the other work is a deployment."""
+        return self.condition is DependencyCondition.HEALTHY
 
 
 def _dependency(value: Any) -> Any:

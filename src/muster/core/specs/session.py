@@ -1,5 +1,6 @@
 """A session as people write it: one to many kernels that start together or not at all."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
@@ -33,6 +34,8 @@ MAX_GANG = 10_000
 MAX_KINDS = 256
 """Kinds of kernels in a session; a pass looks for agents for each kind by itself."""
 MAX_FILES_BYTES = 256 * 1024
+MAX_USES = 32
+"""Deployments that a process may use."""
 
 
 class SessionType(StrEnum):
@@ -77,6 +80,12 @@ CLIENT_VARIABLES = frozenset(
 """Variables of Muster's that a spec may set, for a program that talks to a cluster itself."""
 
 
+def url_variable(name: str) -> str:
+    """The variable that tells the address of the deployment of this name: in capitals, with `_` in
+    place of what may not be in a variable's name."""
+    return "MUSTER_URL_" + re.sub("[^A-Z0-9]", "_", name.upper())
+
+
 class Process(Spec):
     """The process of a kernel; shared by the specs of sessions and jobs.
 
@@ -94,6 +103,8 @@ class Process(Spec):
         resources: what each kernel asks for; also its limits.
         ports: number of ports that are reserved on the agent and told in MUSTER_PORTS.
         grace: time between SIGTERM and SIGKILL.
+        uses: deployments whose addresses it gets, as MUSTER_URL_CHAT for `chat`; it does not wait
+            for them, which `after: [chat:healthy]` does.
         stderr: ``together`` with stdout in one output, in the order written; or ``apart``, so that
             `muster logs --stderr` shows it alone.
     """
@@ -106,6 +117,7 @@ class Process(Spec):
     resources: ResourcesSpec = Field(default_factory=lambda: _DEFAULT_RESOURCES)
     ports: Annotated[Whole, Field(ge=0, le=64)] = 0
     grace: Annotated[Duration, Field(le=3600)] = 10.0
+    uses: Annotated[tuple[Name, ...], Field(max_length=MAX_USES)] = ()
     stderr: Stderr = Stderr.TOGETHER
 
     @field_validator("command")
@@ -141,6 +153,12 @@ class Process(Spec):
 
     def contradictions(self) -> Iterator[Problem]:
         yield from self._overridden()
+        variables: dict[str, str] = {}
+        for name in self.uses:
+            other = variables.setdefault(url_variable(name), name)
+            if other != name:
+                expected = f"{url_variable(name)} is the variable of {other!r}: use one of them"
+                yield Problem("uses", repr(name), expected)
         for path in self.files:
             if (wrong := wrong_path(path)) is not None:
                 yield Problem("files", repr(path[:80]), wrong)

@@ -46,8 +46,12 @@ DEPLOYMENT_TABLE: StateTable[EndpointLifecycle] = StateTable(
         (_E.SCALING, _E.DEPLOYING): "a new revision",
         (_E.DEPLOYING, _E.READY): "the new revision serves, or was given up",
         **{
+            (state, _E.DESTROYING): "it was destroyed by a person, or what it waits for cannot be"
+            for state in (_E.PENDING, _E.CREATED)
+        },
+        **{
             (state, _E.DESTROYING): "it was destroyed by a person"
-            for state in (_E.PENDING, _E.CREATED, _E.SCALING, _E.READY, _E.DEPLOYING)
+            for state in (_E.SCALING, _E.READY, _E.DEPLOYING)
         },
         (_E.DESTROYING, _E.DESTROYED): "its routes are told to end",
     },

@@ -32,6 +32,7 @@ from muster.scheduling.workload import (
     KernelPlacement,
     SessionWorkload,
     WorkloadClass,
+    no_replicas_are_known,
 )
 
 HALF_LIVES = 5
@@ -39,8 +40,7 @@ HALF_LIVES = 5
 
 
 class GroupState:
-    """One scaling group: its agents, the sessions that wait, the sessions that hold room, and the
-    policy.
+    """One scaling group: its agents, its policy, and the sessions that wait or hold room.
 
     A session waits from ``submit`` until ``start`` or ``withdraw``. It holds room from the pass
     that placed it, which the caller confirms with ``start``, until ``leave`` was called for its
@@ -92,6 +92,7 @@ class GroupState:
         self.outlook: Outlook | None = None
         self._history = history or NoHistory()
         self._dependency_state = dependency_state
+        self.replicas_of: Callable[[str], tuple[int, int]] = no_replicas_are_known
         self._budgets = budgets
         self._learner: Learner | None = None
         self._ask_history()
@@ -281,6 +282,7 @@ class GroupState:
             start_s,
             self._budgets,
             served_at(self.outlook, now),
+            self.replicas_of,
         )
 
     def run_pass(self, now: float) -> PassResult:
@@ -443,7 +445,6 @@ class GroupState:
                 del self.displacing[preemptor]
 
     def _join_set(self, workload: WorkloadClass, kernel: KernelPlacement, kernels: int) -> None:
-        """Count ``kernels`` more kernels of the workload's sets on the agent. A pass has counted
-        the kernels that it placed itself."""
+        """Count more kernels of the workload's sets on the agent; a pass counts its own itself."""
         for key in workload.sets:
             self.snapshot.set_joined(kernel.agent_id, key, kernels)

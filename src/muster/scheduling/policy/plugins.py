@@ -30,6 +30,7 @@ from muster.scheduling.workload import (
     RunningSession,
     SessionWorkload,
     WorkloadClass,
+    no_replicas_are_known,
 )
 
 
@@ -55,7 +56,9 @@ class PassContext:
         fairness: the usage of owners of late, for sequencers.
         running: the group's sessions that hold a place.
         displacing: for sessions, the others that are leaving for them already.
-        dependency_state: tells how far the job or session that a dependency names has come.
+        dependency_state: tells how far the work that a dependency names has come.
+        replicas_of: tells how many replicas of a deployment, named by its id, are healthy, and how
+            many have to be for it to count as healthy.
         start_s: the time that it may take from a placement until the session runs; time limits
             count from then on.
         budgets: tells how many sessions of a service may be displaced.
@@ -74,6 +77,7 @@ class PassContext:
     start_s: float = 0.0
     budgets: Budgets = unbounded
     is_served: Callable[[SessionId, WorkloadClass], bool] = no_machines_come
+    replicas_of: Callable[[str], tuple[int, int]] = no_replicas_are_known
 
     @property
     def runs_from(self) -> float:

@@ -26,6 +26,7 @@ NEVER: frozenset[ReasonCode] = frozenset(
         ReasonCode.ABOVE_LARGEST,
         ReasonCode.DEPENDENCY_FAILED,
         ReasonCode.DEPENDENCY_MISSING,
+        ReasonCode.DEPENDENCY_TAKEN_DOWN,
         ReasonCode.NO_GROUP_ACCESS,
     }
 )
@@ -126,11 +127,13 @@ _MET: Mapping[DependencyCondition, frozenset[DependencyState]] = {
     DependencyCondition.ENDED: frozenset(
         {DependencyState.SUCCEEDED, DependencyState.ENDED_OTHERWISE}
     ),
+    DependencyCondition.HEALTHY: frozenset({DependencyState.HEALTHY}),
 }
 _CONDITION: Mapping[DependencyCondition, str] = {
     DependencyCondition.RUNNING: "is running",
     DependencyCondition.SUCCEEDED: "has succeeded",
     DependencyCondition.ENDED: "has ended",
+    DependencyCondition.HEALTHY: "is healthy",
 }
 
 
@@ -141,7 +144,7 @@ def is_met(dependency: Dependency, state: DependencyState) -> bool:
 
 def why_never_met(dependency: Dependency, state: DependencyState) -> Reason | None:
     """The reason why the dependency can never be met; None if it is met, or may be later."""
-    why = None if is_met(dependency, state) else _unmet(dependency, state)
+    why = None if is_met(dependency, state) else why_unmet(dependency, state)
     return why if why is not None and why.code in NEVER else None
 
 
@@ -150,7 +153,8 @@ class Dependencies:
 
     Work that has succeeded also meets the condition ``running``, as with Slurm's ``after``: a short
     job may start and end between two looks. Work that ended otherwise may never have run, and will
-    not run any more, so it can never meet the condition.
+    not run any more, so it can never meet the condition. A deployment that was taken down can never
+    be healthy again; one that is not healthy may be so any time.
     """
 
     def is_idle(self, context: PassContext) -> bool:
@@ -163,7 +167,8 @@ class Dependencies:
         for dependency in workload.after:
             state = context.dependency_state(workload.owner, dependency)
             if not is_met(dependency, state):
-                reasons.append(_unmet(dependency, state))
+                replicas = context.replicas_of(dependency.on)
+                reasons.append(why_unmet(dependency, state, replicas))
         return reasons
 
     def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
@@ -312,8 +317,21 @@ def _of_sessions(code: ReasonCode, scope: Scope, counts: Mapping[str, int]) -> R
     return reason(code, **numbers, level=str(level), owner=owner)
 
 
-def _unmet(dependency: Dependency, state: DependencyState) -> Reason:
+def why_unmet(
+    dependency: Dependency, state: DependencyState, replicas: tuple[int, int] = (0, 0)
+) -> Reason:
+    """The reason why the dependency is not met.
+
+    Args:
+        replicas: of the deployment on which it is, those that are healthy and those that have to
+            be.
+    """
     on, condition = dependency.called, _CONDITION[dependency.condition]
+    if dependency.is_on_deployment:
+        if state in (DependencyState.MISSING, DependencyState.ENDED_OTHERWISE):
+            return reason(ReasonCode.DEPENDENCY_TAKEN_DOWN, on=on)
+        healthy, wanted = replicas
+        return reason(ReasonCode.DEPENDENCY_NOT_HEALTHY, on=on, healthy=healthy, wanted=wanted)
     match state:
         case DependencyState.MISSING:
             return reason(ReasonCode.DEPENDENCY_MISSING, on=on, condition=condition)

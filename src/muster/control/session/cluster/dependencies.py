@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterable
 
-from muster.core.ids import JobId, KernelId, SessionId
+from muster.control.session.cluster.known_deployments import UNKNOWN, KnownDeployments
+from muster.core.ids import IdKind, JobId, KernelId, SessionId
 from muster.core.owner import Owner
 from muster.core.reasons import ReasonCode
 from muster.core.specs import Dependency, DependencyCondition
@@ -13,29 +14,37 @@ from muster.scheduling.workload import DependencyProgress, DependencyState
 from muster.store.live import Live
 from muster.store.records import Job, Session
 
-_UNKNOWN = DependencyProgress(DependencyState.MISSING, math.inf)
-
 
 class DependencyTracker:
-    """Follows the jobs and sessions on which other work depends, as long as other work depends on
-    them.
+    """Follows the work on which other work depends, as long as other work depends on it.
 
     Work counts as running until none of its processes can be left: the agents have confirmed the
     end of the processes, or are proven gone. Dependent work may need files or ports that such
     processes hold open.
+
+    Attributes:
+        deployments: the deployments; none before ``know``.
     """
 
     def __init__(self, live: Live) -> None:
         self._live = live
+        self.deployments = KnownDeployments()
         self._progress: dict[str, DependencyProgress] = {}
-        self._waiting: dict[str, int] = {}  # how many jobs and sessions depend on the work
+        self._waiting: dict[str, int] = {}  # how much work depends on the work
         # By ended work, its kernels that may still have processes.
         self._leaving: dict[str, set[KernelId]] = {}
         self._news: set[str] = set()  # work that has come further since ``take_news``
         records: list[Job | Session] = [*live.jobs.values(), *live.sessions.values()]
         for record in records:
             for id_ in _waits_for(record):
-                self.follow(id_, self._progress_now(id_))
+                self.follow(id_, self.progress_now(id_))
+
+    def know(self, deployments: KnownDeployments) -> None:
+        """Have deployments be known, those too that are followed already."""
+        self.deployments = deployments
+        for id_ in self._progress:
+            if IdKind.DEPLOYMENT.begins(id_):
+                self._progress[id_] = deployments.progress(id_)
 
     def find(self, owner: Owner, ref: str) -> tuple[str, DependencyProgress] | None:
         """The id and the progress of the owner's live work that has ``ref`` as its name or id."""
@@ -49,8 +58,7 @@ class DependencyTracker:
         return None
 
     def follow(self, id_: str, progress: DependencyProgress) -> None:
-        """Count one more job or session that depends on the work ``id_``, whose progress is
-        given."""
+        """Count one more that depends on the work ``id_``, whose progress is given."""
         if id_ not in self._progress:
             self._progress[id_] = progress
             self._look_for_rest(id_)
@@ -58,7 +66,11 @@ class DependencyTracker:
 
     def ended(self, record: Job | Session) -> None:
         """Drop the dependencies of a job or session that has ended."""
-        for id_ in _waits_for(record):
+        self.follow_no_more(_waits_for(record))
+
+    def follow_no_more(self, ids: Iterable[str]) -> None:
+        """Count one less that depends on each of these."""
+        for id_ in ids:
             self._waiting[id_] -= 1
             if not self._waiting[id_]:
                 del self._waiting[id_], self._progress[id_]
@@ -68,15 +80,24 @@ class DependencyTracker:
     def changed(self, record: Job | Session) -> bool:
         """Take note of a change of the record; whether its DependencyState has changed, so that
         dependent work has to be looked at."""
-        before = self._progress.get(record.id)
-        if before is None:
+        if record.id not in self._progress:
             return False
         progress = _of_job(record) if isinstance(record, Job) else _of_session(record)
-        self._progress[record.id] = progress
+        return self._progressed(record.id, progress)
+
+    def deployment_changed(self, id_: str) -> bool:
+        """Take note of a change of the deployment; whether its DependencyState has changed."""
+        if id_ not in self._progress:
+            return False
+        return self._progressed(id_, self.deployments.progress(id_))
+
+    def _progressed(self, id_: str, progress: DependencyProgress) -> bool:
+        before = self._progress[id_]
+        self._progress[id_] = progress
         if progress.state is before.state:
             return False
-        self._look_for_rest(record.id)
-        self._news.add(record.id)
+        self._look_for_rest(id_)
+        self._news.add(id_)
         return True
 
     def released(self, kernel: KernelId) -> bool:
@@ -96,7 +117,7 @@ class DependencyTracker:
         """How far the work that the dependency names has come."""
         if dependency.condition is DependencyCondition.ENDED and dependency.on in self._leaving:
             return DependencyState.RUNNING
-        return self._progress.get(dependency.on, _UNKNOWN).state
+        return self._progress.get(dependency.on, UNKNOWN).state
 
     def met_at(self, owner: Owner, after: Iterable[Dependency]) -> float:
         """The time at which the last of the dependencies was met; infinity while one is not met."""
@@ -120,13 +141,16 @@ class DependencyTracker:
         if left:
             self._leaving[id_] = left
 
-    def _progress_now(self, id_: str) -> DependencyProgress:
+    def progress_now(self, id_: str) -> DependencyProgress:
+        """The progress of work that other live work has in its spec."""
+        if IdKind.DEPLOYMENT.begins(id_):
+            return self.deployments.progress(id_)
         job, session = self._live.jobs.get(JobId(id_)), self._live.sessions.get(SessionId(id_))
         if job is not None:
             return _of_job(job)
         if session is not None:
             return _of_session(session)
-        return self._live.ended_dependencies.get(id_, _UNKNOWN)
+        return self._live.ended_dependencies.get(id_, UNKNOWN)
 
 
 _ENDED = frozenset({DependencyState.SUCCEEDED, DependencyState.ENDED_OTHERWISE})

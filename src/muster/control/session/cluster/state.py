@@ -13,6 +13,7 @@ from muster.control.session.cluster.displaced import follow_displaced
 from muster.control.session.cluster.group_history import GroupHistory, RequestHistory, UsageHistory
 from muster.control.session.cluster.guard import ServicesGuard
 from muster.control.session.cluster.hooks import Hooks
+from muster.control.session.cluster.known_deployments import KnownDeployments
 from muster.control.session.cluster.machine_holds import MachineHolds
 from muster.control.session.cluster.service_room import ServiceRoom
 from muster.control.session.cluster.service_variables import ServiceVariables
@@ -23,7 +24,6 @@ from muster.control.session.cluster.workloads import (
     IN_PLACE,
     agent_facts,
     placed_since,
-    waits_anew,
     workload_class,
 )
 from muster.core.ids import JobId, KernelId, SessionId
@@ -122,6 +122,20 @@ class ClusterState:
         del self.groups[name]
         self.quota_waits.discard(name)
 
+    def know(self, deployments: KnownDeployments) -> None:
+        """Have work depend on these deployments, and use them."""
+        self.dependencies.know(deployments)
+
+    @property
+    def deployments(self) -> KnownDeployments:
+        """The deployments on which work may depend, and which it may use."""
+        return self.dependencies.deployments
+
+    def deployment_changed(self, id_: str) -> None:
+        """A deployment has changed, or one of its replicas."""
+        if self.dependencies.deployment_changed(id_):
+            self._all_due()
+
     def plugin_failed(self, name: str, fault: PluginFault) -> None:
         """Go on without a plug-in of the group; a built-in part serves in its place."""
         self._use(name, self._without(fault, name, self.groups[name].policy))
@@ -148,15 +162,16 @@ class ClusterState:
 
     def _new_group(self, name: str, policy: Policy) -> GroupState:
         history = GroupHistory(name, self._live, self._usage_history, self._request_history)
-        dependency_state = self.dependencies.state
-        return GroupState(
+        group = GroupState(
             Snapshot(name),
             policy,
             self.accounting,
             history=history,
-            dependency_state=dependency_state,
+            dependency_state=self.dependencies.state,
             budgets=lambda session: self.guard.budget(session),
         )
+        group.replicas_of = lambda id_: self.deployments.replicas(id_)
+        return group
 
     def quotas_changed(self) -> None:
         """The limits of an owner have changed."""
@@ -197,6 +212,11 @@ class ClusterState:
                 self._withdrawn(session)
         elif not state.waits(session.id):
             self._submit(session, state)
+
+    def wait_anew(self, session: Session) -> None:
+        """Have a waiting session wait by what its job says now."""
+        self.withdraw(session)
+        self._submit(session, self.groups[session.group])
 
     def _progressed(self, session: Session, state: GroupState) -> None:
         leaves_by = None
@@ -262,32 +282,6 @@ class ClusterState:
             return waits_as
         placed = state.placed.get(session.id)
         return None if placed is None else placed.workload
-
-    def eligible_at(self, session: Session) -> float:
-        """The time from which the session could have started, had there been room: the session was
-        handed in, its start time had come, and its dependencies were met. Infinity while a
-        dependency is not met.
-
-        A job's later attempts and later tasks count from the same time, unless ``waits_anew``.
-        """
-        if waits_anew(session):
-            return session.queued_at
-        workload = self.workload(session)
-        handed_in = session.created_at if session.job is None else session.job.submitted_at
-        met_at = self.dependencies.met_at(session.owner, workload.after) if workload.after else 0.0
-        return max(handed_in, workload.not_before or 0.0, met_at)
-
-    def take_unblocked(self) -> list[Session]:
-        """The waiting sessions whose dependencies have progressed since the last call: their
-        waiting times have to be judged anew."""
-        news = self.dependencies.take_news()
-        return [
-            self._live.sessions[waiting.id]
-            for state in (self.groups.values() if news else ())
-            for members in state.queue.classes
-            if any(each.on in news for each in members.workload.after)
-            for waiting in members
-        ]
 
     def placed_of(self, level: Level, name: str) -> Iterator[tuple[Session, WorkloadClass]]:
         """The sessions with a place of the owner ``name`` at a level, with the classes as which

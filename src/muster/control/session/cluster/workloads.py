@@ -12,7 +12,7 @@ from muster.core.states import PLACED_SESSION, AgentStatus, SessionStatus
 from muster.core.states.health import ILL, HealthStatus
 from muster.scheduling.cluster.snapshot import OUT_OF_DISK, WITHHELD, AgentFacts
 from muster.scheduling.workload import WorkloadClass
-from muster.store.records import Agent, Session
+from muster.store.records import Agent, Job, Session
 
 IN_PLACE = frozenset({*PLACED_SESSION, SessionStatus.RUNNING})
 """Statuses of sessions that keep their room for now. Other sessions that hold room are leaving:
@@ -72,7 +72,14 @@ def workload_class(session: Session) -> WorkloadClass:
         placement=_returning(session.returns_to, spec.placement) if session.returns_to else None,
         failed=frozenset(session.failed_agents) if session.failed_agents else _NONE,
         unfit=frozenset(agent for agent, _ in session.unfit) if session.unfit else _NONE,
+        begun=session.job is not None and session.job.started_at is not None,
     )
+
+
+def has_begun(job: Job) -> bool:
+    """Whether a job depends on deployments and has begun, so that it waits for them no more: that a
+    deployment is healthy is a condition of the start."""
+    return job.started_at is not None and any(each.is_on_deployment for each in job.spec.after)
 
 
 def _class_of(
@@ -83,7 +90,12 @@ def _class_of(
     placement: PlacementSpec | None = None,
     failed: frozenset[AgentId] = _NONE,
     unfit: frozenset[AgentId] = _NONE,
+    *,
+    begun: bool = False,
 ) -> WorkloadClass:
+    after = spec.after
+    if begun and after:
+        after = tuple(each for each in after if not each.is_on_deployment)
     return WorkloadClass(
         owner=owner,
         group=spec.group,
@@ -95,7 +107,7 @@ def _class_of(
         unfit_agents=unfit,
         duration_s=spec.timeout,
         not_before=spec.not_before,
-        after=spec.after,
+        after=after,
         port=spec.kernels[0].port if isinstance(spec, SessionSpec) else None,
     )
 

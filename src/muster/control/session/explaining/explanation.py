@@ -17,6 +17,7 @@ from muster.control.session.explaining.machines import departure_of, silence_of
 from muster.control.session.explaining.placement_view import placement_view
 from muster.control.session.handlers.barrier import is_closed
 from muster.control.session.handlers.schedule import cleaning_up
+from muster.control.session.handlers.start import without_address
 from muster.core import sentences
 from muster.core.errors import NotFound
 from muster.core.ids import SessionId
@@ -155,6 +156,8 @@ def findings(
     reasons = [why for kernel in session.kernels if (why := delay_of(live, kernel, now))]
     if session.status is SessionStatus.CREATING and is_closed(session):
         reasons.append(_at_barrier(live, session))
+    if (lacking := without_address(session, live, cluster, now)) is not None:
+        reasons.append(reason(ReasonCode.NO_ADDRESS_YET, on=lacking))
     reasons += others_run_on(session, now)
     reasons += wait_for_next_try(session, now)
     if session.reason is not None:

@@ -11,6 +11,7 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
+from muster.control.session.cluster.eligibility import eligible_at, take_unblocked
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import placed_since
 from muster.control.session.handlers.prefill import (
@@ -73,8 +74,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         classes."""
         targets = super().gather(candidates, work)
         self._cluster.ports.expire(work.now)
-        for session in self._cluster.take_unblocked():
-            work.mark(session)
+        for record in take_unblocked(self._cluster, work.live):
+            work.mark(record)
         for session in targets:
             if session.created_at < work.now:
                 self._cluster.groups[session.group].due = True
@@ -282,7 +283,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         return record.scheduling_timeout_s or work.live.groups[record.group].pending_timeout
 
     def since(self, record: Session, work: Work) -> float:
-        return self._cluster.eligible_at(record)
+        return eligible_at(self._cluster, record)
 
     def expiry_reason(self, record: Session, work: Work, timeout_s: float) -> Reason:
         return reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=timeout_s)

@@ -27,11 +27,16 @@ from muster.control.session.lifecycle import (
 from muster.control.tell_agent import TellAgent
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
+from muster.core.reasons import ReasonCode, reason
+from muster.core.specs.session import url_variable
 from muster.core.states import KernelStatus, SessionStatus
 from muster.core.uids import ClusterUid
-from muster.store.records import Kernel, Session
+from muster.store.live import Live
+from muster.store.records import Agent, Kernel, Session
 from muster.wire.messages import KernelTemplate, Recall, Start
 
+LOOK_FOR_ADDRESS_S = 1.0
+"""How often it is looked whether the address of a deployment is known."""
 _TO_START = frozenset({KernelStatus.PREPARED, KernelStatus.CREATING})
 
 
@@ -64,6 +69,9 @@ class StartSessions(HeardPhase):
             elif session.tally.failed:
                 if again := begin_again(session, work):
                     send_starts(session, again, work, self._cluster)
+            elif lacking := without_address(session, work.live, self._cluster, work.now):
+                work.try_later(session, work.now + LOOK_FOR_ADDRESS_S)
+                result.skipped[session] = (reason(ReasonCode.NO_ADDRESS_YET, on=lacking),)
             elif session.status is SessionStatus.PREPARED:
                 send_starts(session, session.kernels, work, self._cluster)
                 result.successes.append(session)
@@ -153,6 +161,30 @@ class Templates:
         return bare, wanted
 
 
+def without_address(session: Session, live: Live, cluster: ClusterState, now: float) -> str | None:
+    """A deployment that a PREPARED session uses, and whose address is not known: after a start of
+    the controller proxies have to report first, which they do within a second or two."""
+    if session.status is not SessionStatus.PREPARED:
+        return None
+    for kernel in session.kernels:
+        agent = None if kernel.agent_id is None else live.agents.get(kernel.agent_id)
+        if agent is None:
+            continue
+        for name in kernel.process.uses:
+            if cluster.deployments.url(name, agent.host, now) is None:
+                return name
+    return None
+
+
+def _urls(kernel: Kernel, agent: Agent, work: Work, cluster: ClusterState) -> dict[str, str]:
+    """The addresses of the deployments that a kernel uses, by their variables."""
+    urls = {
+        url_variable(name): cluster.deployments.url(name, agent.host, work.now)
+        for name in kernel.process.uses
+    }
+    return {variable: url for variable, url in urls.items() if url is not None}
+
+
 def send_starts(
     session: Session, kernels: Iterable[Kernel], work: Work, cluster: ClusterState
 ) -> None:
@@ -171,6 +203,8 @@ def send_starts(
         uid = cluster.uids.for_agent(work, session.owner, agent) if is_work else None
         shared = templates.of(kernel, gang, uid)
         own: Mapping[str, str] = own_variables(kernel, gang, agent.name if agent else "")
+        if kernel.process.uses and agent is not None:
+            own = {**own, **_urls(kernel, agent, work, cluster)}
         if is_work:
             needed = cluster.hooks.variables(kernel, fixed_port(kernel))
             own = {**own, **needed} if needed else own
