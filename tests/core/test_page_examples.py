@@ -73,6 +73,7 @@ OTHERS: Mapping[str, Callable[[str, Path], object]] = {
     "provider": read_in_pool,
     "settings": read_in_pool,
     "apiVersion": read_by_others,
+    "services": read_by_others,
 }
 """The readers of examples that are no specs, by the first key of each."""
 

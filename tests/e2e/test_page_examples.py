@@ -80,9 +80,12 @@ def adapted(text: str, directory: Path) -> str:
 
 
 def work() -> list[tuple[str, str]]:
-    """The examples that are work, with the place of each."""
+    """The examples that are work, with the place of each, but for those of a page that has a test
+    of its own (``test_translated_page.py``)."""
     found = []
     for place, text in documents():
+        if place.startswith("translated.md:"):
+            continue
         keys = load_keys(text)
         if is_spec(keys) and keys.get("kind", "job") in ("job", "session", "deployment"):
             found.append((place, text))

@@ -192,6 +192,14 @@ class Environment:
     scratch: Annotated[bool, Option("--scratch", help="Run in an empty directory of its own.")] = (
         False
     )
+    uses: Annotated[
+        list[str] | None,
+        Option(
+            "--uses",
+            metavar="DEPLOYMENT",
+            help="Tell where it is reached, as MUSTER_URL_NAME; may be repeated.",
+        ),
+    ] = None
     stderr: Annotated[
         str | None,
         Option(
@@ -226,6 +234,8 @@ class Environment:
             found["environment"] = "clean"
         if self.scratch or self.workdir is not None:
             found["workdir"] = None if self.workdir is None else absolute(str(self.workdir))
+        if self.uses:
+            found["uses"] = self.uses
         if self.stderr is not None:
             found["stderr"] = self.stderr
         return found

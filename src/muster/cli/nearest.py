@@ -21,7 +21,7 @@ OFFERED = 3
 ALIKE = 0.75
 """The similarity (``difflib``) that a name must have to the typed one: it allows one or two slips,
 and no other word."""
-_DEPENDENCY = r"after\.\d+\.on"
+_DEPENDENCY = r"after\.\d+\.on|uses"
 
 
 @contextmanager
@@ -62,7 +62,14 @@ def suggesting_dependencies(client: "Client") -> Iterator[None]:
 
 def _with_names(client: "Client", problem: Problem) -> Problem:
     wanted = problem.value.strip("'")
-    if not re.fullmatch(_DEPENDENCY, problem.field) or not (names := nearest(client, wanted)):
+    if not re.fullmatch(_DEPENDENCY, problem.field):
+        return problem
+    among = None
+    if "a deployment" in problem.expected:
+        from muster.cli.kinds import deployment
+
+        among = [deployment.KIND]
+    if not (names := nearest(client, wanted, among)):
         return problem
     return replace(problem, expected=f"{problem.expected}; did you mean {' or '.join(names)}?")
 

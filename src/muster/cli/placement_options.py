@@ -55,7 +55,7 @@ class Placement:
         Option(
             "--after",
             metavar="REF[:WHEN]",
-            help="Start once this has succeeded (or runs, or ended); may be repeated.",
+            help="Start once this has succeeded (or runs, ended, is healthy); may be repeated.",
         ),
     ] = None
     not_before: Annotated[
@@ -102,7 +102,7 @@ def with_keys(spec: S, keys: Mapping[str, Any]) -> S:
     return parse_spec(type(spec), _merged(own, changes))
 
 
-_OF_PROCESS = ("env", "environment", "workdir", "resources")
+_OF_PROCESS = ("env", "environment", "workdir", "uses", "stderr", "resources")
 _BESIDE = ("env", "resources", "placement")
 
 

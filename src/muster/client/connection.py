@@ -8,6 +8,7 @@ for their owner only. SSL_CERT_FILE counts where nothing names an authority (``s
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,7 +17,6 @@ import msgspec
 
 from muster.client.contexts import NamedCluster, read_contexts
 from muster.client.errors import NoConnection, NotAUrl, NoToken
-from muster.core import host_port
 
 _Kept = tuple[NamedCluster, str]
 """The kept context of a cluster, and the place where it is kept."""
@@ -49,7 +49,11 @@ class Connection(msgspec.Struct, frozen=True, eq=False):
 
 def is_loopback(url: str) -> bool:
     """Whether the URL can mean this machine only."""
-    return host_port.is_loopback(urlsplit(url).hostname or "")
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def find_connection(url: str | None, token: str | None, ca: Path | str | None = None) -> Connection:

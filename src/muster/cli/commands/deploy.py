@@ -10,6 +10,7 @@ from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.exits import ExitCode
 from muster.cli.follow.deployment import follow, rolled_out, said
 from muster.cli.local_workdir import refuse_missing_workdirs
+from muster.cli.nearest import suggesting_dependencies
 from muster.cli.parameters import Option, annotated
 from muster.cli.proxies import known_url
 from muster.cli.screen import show_change, stderr
@@ -44,7 +45,8 @@ def deploy(
     spec = read_spec(file, DeploymentSpec)
     with cluster.client() as client:
         refuse_missing_workdirs(client, spec)
-        accepted = client.deploy(spec)
+        with suggesting_dependencies(client):
+            accepted = client.deploy(spec)
         for warning in () if as_json else accepted.warnings:
             told = f"warning: {sentence_of(warning)}. {warning.remedy}"
             stderr().print(Text(plain(told)), soft_wrap=True)
