@@ -88,7 +88,13 @@ def test_agent_that_joined_with_an_older_version_is_called_as_it_is_told(
     (directory / "credential.json").write_text('{"agent": "agt-1", "credential": "secret"}')
     config = start(begun, directory, name="gpu-8", group="a100")
     assert (config.name, config.group) == ("gpu-8", "a100")
-    assert start(begun, directory, name="gpu-8").group == "default"
+    name, group = capsys.readouterr().err.splitlines()
+    assert name == (
+        "warning: --name gpu-8 has no effect if this agent (agt-1) has joined with another: an "
+        "earlier version did not note it, and `muster agents` tells it"
+    )
+    assert group.startswith("warning: --group a100 has no effect if")
+    assert start(begun, directory).group == "default"
     assert capsys.readouterr().err == ""
 
 

@@ -100,6 +100,19 @@ def test_command_that_is_mistyped_is_answered_with_the_nearest() -> None:
     )
 
 
+@pytest.mark.parametrize("words", [("agents", "drain"), ("users", "deploy"), ("pools", "logs")])
+def test_command_that_is_no_part_of_a_group_is_answered_with_where_it_is(
+    words: tuple[str, str],
+) -> None:
+    result = FakeCluster().run(*words, "agent-1")
+    assert result.exit_code == 2
+    group, command = words
+    assert result.stderr == (
+        f"muster: No such command '{command}'; did you mean `muster {command}`? "
+        f"(see `muster {group} --help`)\n"
+    )
+
+
 def test_group_of_commands_without_one_shows_its_help_alone() -> None:
     result = FakeCluster().run("quota")
     assert result.exit_code == 2

@@ -94,7 +94,9 @@ def test_show_tells_how_a_deployment_is_reached_and_a_route_s_times(cluster: Ser
             "access": {"users": ["bob"]},
             "scale": {"min": 1, "max": 3},
             "host": "w.example.org",
+            "after": ["prep:running"],
         }
+        client.submit(name="prep", command=["true"])
         made = deployed(cluster, client, **keys)
         (route,) = client.routes(deployment="web")
     lines = dict(
@@ -102,11 +104,12 @@ def test_show_tells_how_a_deployment_is_reached_and_a_route_s_times(cluster: Ser
         for line in typed(cluster, "show", "web").stdout.splitlines()
         if not line.startswith(" ")
     )
-    assert {key: lines[key] for key in ("command", "reached at", "host", "access")} == {
+    assert {key: lines[key] for key in ("command", "reached at", "host", "access", "after")} == {
         "command": "forever",
         "reached at": "/web/ of a proxy: `muster open web`",
         "host": "w.example.org",
         "access": "owner; users bob",
+        "after": "prep:running",
     }
     assert lines["replicas"] == "1 of 1 replica healthy, follows load from 1 to 3"
     assert lines["strategy"] == "rolling"

@@ -123,6 +123,14 @@ def test_ps_says_what_an_ended_job_still_holds_and_who_ended_others() -> None:
     assert {each["state"] for each in cluster.json("ps", "-a", "--json")} == {"KILLED"}
 
 
+def test_ps_says_that_the_machine_of_what_runs_is_not_heard() -> None:
+    numbers = {"agent": "agent-1", "silent_s": 40, "ends_in_s": 20}
+    silence = because(ReasonCode.AGENT_UNREACHABLE, **numbers)
+    (line,) = FakeCluster(jobs_=[job("runs", silence=silence)]).run("ps").stdout.splitlines()[1:]
+    assert line.split()[1:3] == ["runs", "running"]
+    assert "agent agent-1 has been silent for 40 s" in line
+
+
 @pytest.mark.parametrize(
     ("states", "listed"),
     [

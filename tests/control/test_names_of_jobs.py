@@ -12,6 +12,7 @@ from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.inbox import NotStored
 from muster.control.job.requests import JobRequests, Retried
+from muster.core.errors import InvalidSpec
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE
 from muster.store.queries import jobs
@@ -40,6 +41,18 @@ def retry(world: World, job: Job) -> str:
     again: Job = world.ask(lambda work, parts: parts[JobRequests].retry(work, ADA, retried))
     world.run_until(lambda: again.status in JOB_TABLE.terminal)
     return again.name
+
+
+def test_job_that_is_refused_leaves_its_number_to_the_next(world: World) -> None:
+    first = run(world)
+    refused = UNNAMED.model_copy(update={"after": JobSpec(command=["x"], after=["none"]).after})
+    retried = Retried(first.id, first.name, refused, None, 0)
+    for _ in range(3):
+        with pytest.raises(InvalidSpec):
+            world.submit(refused)
+        with pytest.raises(InvalidSpec):
+            world.ask(lambda work, parts: parts[JobRequests].retry(work, ADA, retried))
+    assert [run(world).name, retry(world, first)] == ["true-2", "true-1-retry-1"]
 
 
 def test_names_given_after_a_restart_are_new(world: World) -> None:

@@ -13,6 +13,7 @@ from tests.control.driven_agent import DrivenAgent
 from tests.control.world import World
 
 from muster.control import inbox
+from muster.control.session.explaining.machines import silence_by_work
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.states import AgentStatus, SessionStatus
@@ -186,3 +187,21 @@ def test_phase_expires_soon_after_a_message_that_does_not_end_it(
     assert session.reschedules == 0
     let_time_pass(world, 2)
     assert session.reschedules == 1
+
+
+def test_work_on_a_silent_machine_is_known_by_its_ids(world: World) -> None:
+    spec = {"command": ["x"], "tasks": 2, "resources": {"cpu": 1, "memory": "1GiB"}}
+    job = world.submit(JobSpec.model_validate(spec))
+    silent, heard = world.agent("a"), world.agent("b")
+    assert not silence_by_work(world.plane.live, world.clock.now())
+    world.disconnect(silent)
+    world.settle()
+    world.clock.advance(2.0)
+    found = silence_by_work(world.plane.live, world.clock.now())
+    (session,) = (
+        session.id
+        for session in world.plane.live.sessions.values()
+        if session.kernels[0].agent_id == silent.id
+    )
+    assert found.keys() == {job.id, session}
+    assert found[job.id].numbers["agent"] == silent.name != heard.name

@@ -33,6 +33,7 @@ from muster.control.recovery.book import Recoveries
 from muster.control.recovery.explanation import with_recovery
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.explaining.machines import silence_by_work
 from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.ids import JobId
 from muster.core.owner import Principal
@@ -98,10 +99,12 @@ def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -
 
 
 def _as_seen(views: Sequence[JobView], call: Caller) -> list[JobView]:
-    """Jobs with the GPUs that each task asks for of those which have not ended."""
-    live = call.api.plane.live.jobs
+    """Jobs with the GPUs that each task asks for of those which have not ended, and with machines
+    of theirs that are not heard."""
+    plane = call.api.plane
+    live, silence = plane.live.jobs, silence_by_work(plane.live, call.api.clock.now())
     return [
-        replace(view, gpu_milli=live[id_].resources.gpu_milli)
+        replace(view, gpu_milli=live[id_].resources.gpu_milli, silence=silence.get(view.id))
         if (id_ := JobId(view.id)) in live
         else view
         for view in views

@@ -19,6 +19,7 @@ from muster.control.plan import plan_session
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import explain_ended_session, explain_session
+from muster.control.session.explaining.machines import silence_by_work
 from muster.control.session.requests import SessionRequests
 from muster.core.ids import SessionId
 from muster.core.owner import Principal
@@ -43,10 +44,16 @@ def _filters(
 
 
 def _as_seen(views: Sequence[SessionView], call: Caller) -> list[SessionView]:
-    """Sessions with the GPUs that those ask for which have not ended."""
-    live = call.api.plane.live.sessions
+    """Sessions with the GPUs that those ask for which have not ended, and with machines of theirs
+    that are not heard."""
+    plane = call.api.plane
+    live, silence = plane.live.sessions, silence_by_work(plane.live, call.api.clock.now())
     return [
-        replace(view, gpu_milli=sum(kernel.resources.gpu_milli for kernel in live[id_].kernels))
+        replace(
+            view,
+            gpu_milli=sum(kernel.resources.gpu_milli for kernel in live[id_].kernels),
+            silence=silence.get(view.id),
+        )
         if (id_ := SessionId(view.id)) in live
         else view
         for view in views

@@ -205,6 +205,11 @@ def _warn_of_what_stays(joined: AgentIdentity | None, name: str | None, group: s
     if joined is None:
         return
     for option, asked, has in (("--name", name, joined.name), ("--group", group, joined.group)):
+        if not has and asked is not None and joined.has_joined:
+            sys.stderr.write(
+                f"warning: {option} {asked} has no effect if this agent ({joined.agent}) has "
+                f"joined with another: an earlier version did not note it, and `muster agents` tells it\n"
+            )
         if has and asked is not None and asked != has:
             sys.stderr.write(
                 f"warning: {option} {asked} has no effect: this agent has joined as {joined.name} "

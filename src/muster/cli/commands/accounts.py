@@ -7,8 +7,8 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.command_group import ListedGroup
 from muster.cli.completion import complete_user
-from muster.cli.listed_group import ListedGroup
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, show_change, show_listing, stderr
 from muster.cli.streams import plain, print_json

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, Home, Token, Url, on_cluster
+from muster.cli.command_group import CommandGroup
 from muster.cli.commands.bars import AgentRefs, each_agent
 from muster.cli.commands.healing import check, heal, isolate, return_
 from muster.cli.commands.invites import invite, invites, uninvite
@@ -37,7 +38,7 @@ REMOVED_WITHIN_S = 300.0
 LOOK_S = 0.5
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @annotated
 def agents(
     ctx: click.Context,

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Home
+from muster.cli.command_group import CommandGroup
 from muster.cli.exits import ExitCode
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import stderr, stdout
@@ -42,7 +43,7 @@ PassphraseFile = Annotated[
 ]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def db() -> None:
     """Check, back up, restore, migrate or move a cluster's state."""
 

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.command_group import ListedGroup
 from muster.cli.completion import complete_group
 from muster.cli.described.group import ceilings, group_parts, has_ceilings, preemption
-from muster.cli.listed_group import ListedGroup
 from muster.cli.nearest import named_group
 from muster.cli.parameters import Argument, annotated
 from muster.cli.screen import Column, show_change, stderr, stdout, table, write

@@ -8,11 +8,11 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.command_group import ListedGroup
 from muster.cli.completion import complete_agent, complete_incident
 from muster.cli.described.incident import about, incident_parts, lasted, why
 from muster.cli.kinds import agent as agents
 from muster.cli.kinds import incident as kind
-from muster.cli.listed_group import ListedGroup
 from muster.cli.nearest import check_filters, suggesting
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, status, stderr, stdout, table, tell_left_out, write

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.command_group import CommandGroup
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, show_listing, status
 from muster.cli.streams import plain, print_json
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from muster.core.views.notices import NoticeView
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def notify() -> None:
     """List notices of ended work, and try their channels."""
 

@@ -8,11 +8,11 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.command_group import ListedGroup
 from muster.cli.completion import complete_pool
 from muster.cli.described.pool import price
 from muster.cli.each import each_changed
 from muster.cli.kinds import pool as pool_kind
-from muster.cli.listed_group import ListedGroup
 from muster.cli.nearest import check_filters, suggesting
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, show_change, show_listing, status, stderr, stdout, write

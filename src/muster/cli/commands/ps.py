@@ -132,13 +132,15 @@ def _nothing(wanted: WorkFilter) -> str:
 
 
 def reasons(client: "Client", work: Sequence[RecordView]) -> dict[str, str]:
-    """Reasons by id: why the first few wait of which nothing runs, why others ended, and of which
-    processes are left."""
+    """Reasons by id: why the first few wait of which nothing runs, why others ended, of which
+    processes are left, and whose machines are not heard."""
     why = {each.id: sentence_of(each.reason) for each in work if each.reason is not None}
     for each in work:
         if left := kinds.of_work(each).kernels_left(each):
             still = f"{count(left, 'kernel')} may still run"
             why[each.id] = "; ".join(filter(None, (why.get(each.id), still)))
+        if (silence := kinds.of_work(each).silence(each)) is not None:
+            why[each.id] = "; ".join(filter(None, (why.get(each.id), sentence_of(silence))))
     waiting = [each for each in work if each.id not in why and kinds.of_work(each).stands(each)]
     for each in waiting[:EXPLAINED]:
         with suppress(MusterError):  # the work may have ended meanwhile

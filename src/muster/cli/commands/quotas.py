@@ -10,6 +10,7 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.command_group import CommandGroup
 from muster.cli.parameters import Argument, annotated
 from muster.cli.screen import Column, stderr, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
@@ -31,7 +32,7 @@ _SAID = {
 """The limits of a quota that are on no resource, in words."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def quota() -> None:
     """Limit a domain, a project or a user."""
 

@@ -8,10 +8,10 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.command_group import ListedGroup
 from muster.cli.completion import complete_recovery
 from muster.cli.each import each_record
 from muster.cli.kinds import recovery as recovery_kind
-from muster.cli.listed_group import ListedGroup
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, show_change, show_listing, status, stderr, stdout, write

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.command_group import CommandGroup
 from muster.cli.commands.deploy import Detach, Timeout
 from muster.cli.commands.deployments import Ref
 from muster.cli.exits import ExitCode
@@ -27,7 +28,7 @@ HISTORY = 500
 """Entries of a deployment's history that are looked through for revisions that were given up."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def rollout() -> None:
     """Watch, pause and undo the updates of deployments."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from muster.cli.cluster import Home
+from muster.cli.command_group import CommandGroup
 from muster.cli.parameters import Argument, Option, annotated
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ OfUser = Annotated[
 ]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def service() -> None:
     """Have systemd run a controller, an agent or a proxy."""
 

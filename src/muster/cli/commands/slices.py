@@ -11,10 +11,10 @@ from rich.text import Text
 
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
+from muster.cli.command_group import ListedGroup
 from muster.cli.completion import complete_pool, complete_slice
 from muster.cli.each import each_changed
 from muster.cli.kinds import slice as slice_kind
-from muster.cli.listed_group import ListedGroup
 from muster.cli.nearest import check_filters, suggesting
 from muster.cli.parameters import Argument, Option, annotated
 from muster.cli.screen import Column, status, stderr, stdout, table, tell_left_out, write

@@ -46,6 +46,8 @@ def deployment_parts(found: "DeploymentDetail", now: float) -> list[RenderableTy
                 ("reached at", f"/{found.name}/ of a proxy: `muster open {found.name}`"),
                 ("host", found.host),
                 ("access", _access(found.spec.get("access") or {})),
+                ("uses", plain(", ".join(found.spec.get("uses") or ())) or None),
+                ("after", plain(_after(found.spec)) or None),
                 ("group", plain(found.group)),
                 ("owner", plain(str(found.owner))),
                 ("spec", sentences(found.spec_cut)),
@@ -139,6 +141,14 @@ def _follows(spec: Mapping[str, Any]) -> str:
     """That the number of replicas follows load, if it does."""
     scale = spec.get("scale")
     return f", follows load from {scale.get('min', 1)} to {scale['max']}" if scale else ""
+
+
+def _after(spec: Mapping[str, Any]) -> str:
+    """The work on which the start of the first replica depends."""
+    from muster.core.specs import Dependency
+
+    work = map(Dependency.model_validate, spec.get("after") or ())
+    return ", ".join(f"{each.called}:{each.condition}" for each in work)
 
 
 def _access(access: Mapping[str, Any]) -> str:

@@ -135,6 +135,9 @@ class JobKind(WorkKind[JobView, JobDetail]):
     def kernels_left(self, record: JobView) -> int:
         return record.kernels_left
 
+    def silence(self, record: JobView) -> "ReasonView | None":
+        return record.silence
+
     def stands(self, record: JobView) -> bool:
         return not (record.ended or record.counts.get(TaskState.RUNNING))
 

@@ -166,6 +166,10 @@ class WorkKind(Kind[V, D], ABC):
         """How many kernels of it hold room still, if it has ended."""
         return 0
 
+    def silence(self, record: V) -> "ReasonView | None":
+        """The reason that a machine of it is not heard, if one is not."""
+        return None
+
     def stands(self, record: V) -> bool:
         """Whether it has not ended, and nothing of it runs, though it may have run: `muster ps`
         says why."""

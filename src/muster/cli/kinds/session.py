@@ -93,6 +93,9 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
     def standing(self, record: SessionView) -> str:
         return record.standing
 
+    def silence(self, record: SessionView) -> "ReasonView | None":
+        return record.silence
+
     def name_of(self, record: SessionView) -> str | None:
         return record.name
 

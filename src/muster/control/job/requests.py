@@ -152,6 +152,8 @@ class JobRequests:
             retry_of=retry_of,
             spec_bytes=spec_bytes,
         )
+        if spec.name is None or retry_of is not None:
+            self._note_number(principal.owner, name)
         track_dependencies(self._cluster, dependencies)
         work.unit.add(job)
         self._cluster.expanded(job)
@@ -284,8 +286,13 @@ class JobRequests:
         number = self._free_number(owner, stem, self._last_number.get((owner, stem), 0))
         while (owner, f"{stem}-{number}") in work.live.job_names:  # of this very wake, it may be
             number = self._free_number(owner, stem, number)
-        self._last_number[owner, stem] = number
         return f"{stem}-{number}"
+
+    def _note_number(self, owner: Owner, name: str) -> None:
+        """Have no later job get the number of one that was accepted under a name made here. A job
+        that was refused leaves its number to the next."""
+        stem, _, number = name.rpartition("-")
+        self._last_number[owner, stem] = int(number)
 
     def _kill_first(self, work: Work, job: Job) -> None:
         index = job.spec.task_at(job.next_task)

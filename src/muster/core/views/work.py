@@ -31,7 +31,8 @@ class JobView(RecordView):
     ``exit_code`` is the code with which ``muster run`` would end; the client sets it for a job that
     has ended and was asked for alone. ``remarks`` tell of ends of its tasks what their states do
     not. ``kernels_left``, of a job that has ended, are kernels whose processes may still run and
-    which hold their room still: 0 in answers to a ``wait``."""
+    which hold their room still: 0 in answers to a ``wait``. ``silence`` is in listings the reason
+    that a machine of it is not heard."""
 
     name: str
     owner: OwnerView
@@ -52,6 +53,7 @@ class JobView(RecordView):
     gpu_milli: int = 0
     exit_code: int | None = None
     kernels_left: int = 0
+    silence: ReasonView | None = None
 
     def __post_init__(self) -> None:
         if not self.version:
@@ -230,7 +232,8 @@ class FailurePage(View):
 class SessionView(RecordView):
     """A session; ``job_id`` is None when it was handed in by itself. ``warnings``, in the answer to
     a submission, are the reasons for which it waits until another agent joins. ``gpu_milli`` is in
-    listings how many thousandths of GPUs its kernels ask for together, if it has not ended."""
+    listings how many thousandths of GPUs its kernels ask for together, if it has not ended, and
+    ``silence`` the reason that a machine of it is not heard."""
 
     job_id: str | None = None
     name: str | None = None
@@ -249,6 +252,7 @@ class SessionView(RecordView):
     reason: ReasonView | None = None
     warnings: tuple[ReasonView, ...] = ()
     gpu_milli: int = 0
+    silence: ReasonView | None = None
 
     @property
     def ended(self) -> bool:

@@ -1,9 +1,13 @@
 """Reasons about the machine on which work runs."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.states import AgentStatus
+from muster.core.views.base import ReasonView
+from muster.store.live import Live
 from muster.store.records import Agent
 
 
@@ -15,6 +19,26 @@ def silence_of(agent: Agent, now: float) -> Reason:
     elif agent.lost_at > now:
         numbers["endless"] = 1
     return reason(ReasonCode.AGENT_UNREACHABLE, **numbers)
+
+
+def silence_by_work(live: Live, now: float) -> Mapping[str, ReasonView]:
+    """The reason that an agent is silent, by the ids of the jobs and sessions that run on it; of
+    several such agents, one."""
+    found: dict[str, ReasonView] = {}
+    for agent in live.agents.values():
+        if agent.connected or agent.status is AgentStatus.REMOVED:
+            continue
+        why = None
+        for allocation in live.allocations_on.get(agent.id, {}).values():
+            kernel = live.kernels.get(allocation.kernel_id)
+            if kernel is None or not allocation.charged:
+                continue
+            why = why or ReasonView.of(silence_of(agent, now))
+            session = kernel.session
+            found[session.id] = why
+            if session.job is not None:
+                found[session.job.id] = why
+    return found
 
 
 def departure_of(agent: Agent, leave_by: float, now: float) -> Reason:
