@@ -208,7 +208,8 @@ def _warn_of_what_stays(joined: AgentIdentity | None, name: str | None, group: s
         if not has and asked is not None and joined.has_joined:
             sys.stderr.write(
                 f"warning: {option} {asked} has no effect if this agent ({joined.agent}) has "
-                f"joined with another: an earlier version did not note it, and `muster agents` tells it\n"
+                f"joined with another: an earlier version did not note it, and `muster agents` "
+                f"tells it\n"
             )
         if has and asked is not None and asked != has:
             sys.stderr.write(
