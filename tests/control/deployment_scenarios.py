@@ -8,6 +8,7 @@ from tests.control.served_cluster import SERVES, Cluster
 from tests.control.world import World
 
 from muster.core.reasons import ReasonCode
+from muster.core.specs import JobSpec
 
 UPDATE = {"min_healthy_time": 1}
 
@@ -72,4 +73,13 @@ def deployment_whose_routes_do_not_end(make: MakeWorld) -> World:
     cluster.world.disconnect(cluster.world.agents[kernel.agent_id])
     cluster.ask("destroy")
     cluster.run(400)
+    return cluster.world
+
+
+def deployment_whose_dependency_cannot_be_met(make: MakeWorld) -> World:
+    """The job for which it waits fails."""
+    cluster = _cluster(make, Run(2, exit_code=1))
+    cluster.world.submit(JobSpec(name="load", command=["load"]))
+    cluster.deploy(after=["load"])
+    cluster.run(8)
     return cluster.world

@@ -12,6 +12,7 @@ from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.deployment_scenarios import (
     deployment_that_comes_and_goes,
+    deployment_whose_dependency_cannot_be_met,
     deployment_whose_routes_do_not_end,
     replica_that_cannot_be_created,
     revision_that_is_given_up,
@@ -403,5 +404,6 @@ MOVING: Sequence[Scenario] = [
     pool_that_is_paused_and_deleted,
     gang_fails_though_a_task_succeeded,
     restart_begins_and_ends_between_two_looks_at_it,
+    deployment_whose_dependency_cannot_be_met,
 ]
 """Further ways for records to move."""

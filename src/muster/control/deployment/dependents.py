@@ -11,9 +11,10 @@ from muster.control.deployment.entity import (
     Route,
     waits_for,
 )
+from muster.control.deployment.lifecycle import DeploymentLifecycle
 from muster.control.deployment.loads import Loads
-from muster.control.engine.handler import FollowingHandler, Stage
-from muster.control.engine.work import Work
+from muster.control.engine.handler import FollowingHandler, Stage, TransitionStatus
+from muster.control.engine.work import Move, Work
 from muster.control.session.admission import Ended, find_dependencies, with_ids
 from muster.control.session.cluster.known_deployments import KnownDeployments
 from muster.control.session.cluster.state import ClusterState
@@ -24,8 +25,8 @@ from muster.core.owner import Owner
 from muster.core.reasons import Reason
 from muster.core.specs import Dependency, DependencyCondition
 from muster.core.specs.deployment import DeploymentSpec
-from muster.core.states.deployment import DEPLOYMENT_TABLE, RouteStatus
-from muster.scheduling.policy.validators import is_met, why_unmet
+from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle, RouteStatus
+from muster.scheduling.policy.validators import NEVER, is_met, why_unmet
 from muster.scheduling.workload import DependencyProgress, DependencyState
 from muster.store.entity import Record
 from muster.store.live import Live
@@ -155,6 +156,26 @@ class Dependents(KnownDeployments):
             for id_, wanted in self._waits_for.items()
             if not wanted.isdisjoint(news) and (deployment := deployments.get(id_)) is not None
         ]
+
+
+class GiveUpPending(FollowingHandler[Deployment]):
+    """Takes a deployment down that waits for what can never be, as a job that does ends."""
+
+    name = "GiveUpPending"
+    entity = Deployment
+    statuses = NOT_BEGUN
+
+    def __init__(self, cluster: ClusterState, lifecycle: DeploymentLifecycle) -> None:
+        self._cluster = cluster
+        self._lifecycle = lifecycle
+
+    def follow(self, record: Deployment, work: Work) -> None:
+        for why in why_not_begun(record, self._cluster):
+            if why.code in NEVER:
+                to = TransitionStatus(EndpointLifecycle.DESTROYING)
+                move = Move(self.name, reason=why)
+                self._lifecycle.move(work, [record], NOT_BEGUN, to, move)
+                return
 
 
 class TellDependents(FollowingHandler[Deployment]):

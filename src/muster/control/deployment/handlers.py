@@ -39,7 +39,6 @@ from muster.core.ids import IdKind
 from muster.core.owner import Principal, Role
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states.deployment import PROBED, UP, EndpointLifecycle, RouteStatus
-from muster.scheduling.policy.validators import NEVER
 from muster.serving.replicas import Standing
 from muster.serving.rollout import RolloutCode, RolloutVerdict, advance
 from muster.serving.why import Why
@@ -82,15 +81,12 @@ class RouteChanges:
 
 class CheckPendingDeployment(LifecycleHandler[Deployment]):
     """Has a deployment that was handed in get its replicas, once the work on which it depends has
-    come so far. If that can never be, it is taken down, as a job would end."""
+    come so far."""
 
     name = "CheckPendingDeployment"
     entity = Deployment
     statuses = NOT_BEGUN
-    transitions = StatusTransitions(
-        success=TransitionStatus(_E.SCALING),
-        failure=TransitionStatus(_E.DESTROYING),
-    )
+    transitions = StatusTransitions(success=TransitionStatus(_E.SCALING))
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
@@ -99,10 +95,7 @@ class CheckPendingDeployment(LifecycleHandler[Deployment]):
         result: HandlerResult[Deployment] = HandlerResult()
         for deployment in targets:
             unmet = why_not_begun(deployment, self._cluster)
-            never = next((each for each in unmet if each.code in NEVER), None)
-            if never is not None:
-                result.failures[deployment] = never
-            elif unmet:
+            if unmet:
                 result.skipped[deployment] = tuple(unmet)
             else:
                 result.successes.append(deployment)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from muster.control.agent.probe_reports import ProbeReports
 from muster.control.deployment.book import Heard, Routes
-from muster.control.deployment.dependents import Dependents, TellDependents
+from muster.control.deployment.dependents import Dependents, GiveUpPending, TellDependents
 from muster.control.deployment.disruption import ReplicaGuard
 from muster.control.deployment.entity import DEPLOYMENT, ROUTE, Deployment, Route
 from muster.control.deployment.handlers import (
@@ -122,6 +122,7 @@ class DeploymentModule(EntityModule):
                 HealthCheckRoute(routes),
                 RouteEviction(routes, of_routes),
                 ScaleByLoad(routes, self._loads, requests, self.memories),
+                GiveUpPending(cluster, of_deployments),
                 CheckPendingDeployment(cluster),
                 CheckReplicaDeployment(routes, cluster),
                 ReconcileDeployment(routes, cluster),
