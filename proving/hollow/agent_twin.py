@@ -77,6 +77,7 @@ class AgentTwin:
         self.disk_full = False
         self.sightings = SightingBox()
         self.probes: HollowRouteProbes | None = None
+        self.knows_health_commands = True
         self.sees_ports = False
         self.watched_ports: dict[str, PortOrder] = {}
         self.loses: tuple[type[Command], ...] = ()
@@ -118,6 +119,7 @@ class AgentTwin:
             time_s=self.machine.time_s,
             disk_full=self.disk_full,
             probes=self.probes is not None,
+            health_commands=self.probes is not None and self.knows_health_commands,
             ports=self.sees_ports,
         )
 

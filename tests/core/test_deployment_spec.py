@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from muster.core.errors import InvalidSpec
+from muster.core.specs.deployment import DeploymentSpec
 from muster.core.specs.load import spec_of
+from muster.core.specs.serving import ProbeKind, ProbeSide
 
 LEAST = {"name": "chat", "command": "serve"}
 DEEP = {"steps": [{"weight": 1}] * 1_000_000, "strategy": "canary"}
@@ -29,6 +31,12 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("probe.method", {"probe": {"method": "DELETE"}}),
     ("probe.status", {"probe": {"status": "200-99"}}),
     ("probe.status", {"probe": {"status": []}}),
+    ("probe", {"probe": {"kind": "command"}}),
+    ("probe", {"probe": {"kind": "tcp", "command": "true"}}),
+    ("probe", {"probe": {"command": "true", "side": "controller"}}),
+    ("probe", {"probe": {"command": "true", "path": "/health"}}),
+    ("probe.command", {"probe": {"command": ""}}),
+    ("probe.command", {"probe": {"command": []}}),
     ("probe.interval", {"probe": {"interval": 1e-9}}),
     ("probe.interval", {"probe": {"interval": float("inf")}}),
     ("probe.timeout", {"probe": {"timeout": float("nan")}}),
@@ -99,3 +107,19 @@ def test_affinity_is_by_a_header_or_a_cookie_and_is_stored_as_it_always_was(
     assert spec.model_dump(mode="json")["affinity"] == stored
     stored_whole = spec.model_dump(mode="json", exclude_unset=True)
     assert spec_of(stored_whole) == spec
+
+
+def test_probe_by_command_is_the_agent_s_and_a_part_of_the_revision() -> None:
+    def deployed(**probe: Any) -> DeploymentSpec:
+        spec = spec_of({"kind": "deployment", "probe": probe} | LEAST)
+        assert isinstance(spec, DeploymentSpec)
+        return spec
+
+    spec = deployed(command="true", interval=2)
+    assert (spec.probe.kind, spec.probe.side) == (ProbeKind.COMMAND, ProbeSide.AGENT)
+    assert spec.probe.command == ["/bin/sh", "-c", "true"]
+    assert spec_of(spec.model_dump(mode="json", exclude_unset=True)) == spec
+    others = [deployed(command="false", interval=2), deployed(command="true", interval=3)]
+    assert len({each.digest() for each in (spec, *others, deployed())}) == 4
+    assert deployed(command="true", interval=2, evict_after=9).digest() == spec.digest()
+    assert deployed(interval=2).digest() == deployed().digest()

@@ -101,6 +101,7 @@ HELLOS = st.builds(
     disk_full=st.booleans(),
     checks=st.lists(TEXT, max_size=3).map(tuple),
     probes=st.booleans(),
+    health_commands=st.booleans(),
     ports=st.booleans(),
 )
 PROBE_RESULTS = st.builds(
@@ -223,6 +224,8 @@ TARGETS = st.builds(
     st.lists(st.tuples(INT32, INT32), max_size=3).map(tuple),
     st.binary(max_size=20),
     TEXT,
+    TEXT,
+    GENERATIONS,
 )
 PROBE_ORDERS = st.builds(
     ProbeOrders,

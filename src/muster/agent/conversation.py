@@ -101,6 +101,7 @@ class Conversation:
             replace(
                 hello,
                 probes=self._probes is not None,
+                health_commands=self._probes is not None,
                 ports=self._ports is not None,
                 sent_s=self._boot_s(),
                 time_s=time.time(),

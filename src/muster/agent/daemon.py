@@ -28,6 +28,7 @@ from muster.agent.discovery import (
 from muster.agent.disk import DiskProbe, is_full
 from muster.agent.health.found import check_names
 from muster.agent.health.watch import HealthWatch
+from muster.agent.health_commands import scratch_of
 from muster.agent.identity import AgentIdentity, load_identity, locked, save_identity
 from muster.agent.kernels import Kernels
 from muster.agent.listening import sees_sockets
@@ -58,11 +59,7 @@ from muster.wire.calls import (
 )
 from muster.wire.client import ControllerChannel, Disconnected, tls_trouble
 from muster.wire.duplex import run_until_one_ends
-from muster.wire.messages import (
-    Hello,
-    MalformedMessage,
-    Occupied,
-)
+from muster.wire.messages import Hello, MalformedMessage, Occupied
 
 log = logging.getLogger(__name__)
 
@@ -330,7 +327,7 @@ class AgentDaemon:
                 with suppress(RuntimeError):  # the agent has ended
                     loop.call_soon_threadsafe(news.set)
 
-            self._probes = RouteProbes(tell)
+            self._probes = RouteProbes(tell, scratch_of(self._config.directory, self._accounts))
         with suppress(TimeoutError):  # its former address stands until the next connection
             async with asyncio.timeout(NAME_S):
                 self._probes.host = await asyncio.to_thread(own_address, host)

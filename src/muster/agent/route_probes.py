@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from muster.agent.health_commands import HealthCommands, ScratchOf
 from muster.core.serving.probes import MAX_OF_AGENT, ProbeOrder, ProbeResult
 from muster.probing.prober import Prober
 from muster.wire.messages import ProbeOrders, ProbesSeen
@@ -24,12 +25,16 @@ class RouteProbes:
 
     Args:
         news: is called, on a thread of the prober's, when there is something to be told.
+        scratch_of: the scratch directory of a kernel, by its id and generation; None if there is
+            none.
 
     Attributes:
         host: the address at which they are.
     """
 
-    def __init__(self, news: Callable[[], None]) -> None:
+    def __init__(
+        self, news: Callable[[], None], scratch_of: ScratchOf = lambda kernel, generation: None
+    ) -> None:
         self.host = LOOPBACK
         self._news = news
         self._lock = threading.Lock()
@@ -37,6 +42,7 @@ class RouteProbes:
         self._told_s = -PAUSE_S
         self._ordered: dict[str, int] = {}  # generations
         self._prober = Prober(self._take, most=MAX_OF_AGENT, at_once=TOLD_AT_ONCE)
+        self._commands = HealthCommands(self._take, scratch_of)
 
     def obey(self, orders: ProbeOrders) -> None:
         """Have routes be probed, or no longer."""
@@ -45,16 +51,20 @@ class RouteProbes:
                 self._ordered.pop(order.route, None)
             else:
                 self._ordered[order.route] = order.generation
-        self._prober.obey(
-            [
-                replace(order, target=order.target and replace(order.target, host=self.host))
-                for order in orders.orders
-            ]
-        )
+        self._commands.obey(orders.orders)
+        self._prober.obey([self._of_port(order) for order in orders.orders])
+
+    def _of_port(self, order: ProbeOrder) -> ProbeOrder:
+        """The order to the prober, which probes no port for a command."""
+        target = order.target
+        if target is None or target.kernel:
+            return replace(order, target=None)
+        return replace(order, target=replace(target, host=self.host))
 
     def forget(self) -> None:
         """Have nothing be probed, and nothing told: the stream has ended, and the controller
         orders anew on the next one."""
+        self._commands.forget()
         self._prober.obey([ProbeOrder(*each) for each in self._ordered.items()])
         self._ordered.clear()
         with self._lock:
@@ -79,6 +89,7 @@ class RouteProbes:
 
     def close(self) -> None:
         """End the prober and its process."""
+        self._commands.close()
         self._prober.close()
 
     def _take(self, results: Sequence[ProbeResult]) -> None:

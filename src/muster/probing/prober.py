@@ -33,6 +33,8 @@ WRITE_S = 10.0
 CLOSE_S = 5.0
 MAX_READ = 1024 * 1024
 TOLD_TOGETHER = 100
+_OF_COMMANDS = ("kernel", "kernel_generation")
+"""Fields of a target that the probing process, which probes ports, does not know."""
 _PROGRAM = (sys.executable, "-P", "-m", "muster.probing.process")
 _KEPT = ("PATH", "LANG", "LC_ALL", "PYTHONPATH")
 """Variables that the process gets: no proxy and no secret is among them."""
@@ -260,6 +262,8 @@ def write_order(order: ProbeOrder) -> bytes:
     told: dict[str, object] = {"route": order.route, "generation": order.generation}
     if (target := order.target) is not None:
         told |= asdict(target)
+        for key in _OF_COMMANDS:
+            del told[key]
         told["request"] = target.request.decode("latin-1")
         told["metric_request"] = target.metric_request.decode("latin-1")
     return json.dumps(told).encode() + b"\n"

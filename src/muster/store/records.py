@@ -147,6 +147,7 @@ class Agent(Record):
     disk_full: Memory[bool] = False
     checks: Memory[tuple[str, ...]] = ()
     probes: Memory[bool] = False
+    health_commands: Memory[bool] = False
     sees_ports: Memory[bool] = False
     clock_offset_s: Memory[float] = 0.0
     offer_told: Memory[Mapping[str, object] | None] = None
@@ -165,6 +166,7 @@ class Agent(Record):
         self.connected_at, self.absences = before.connected_at, before.absences
         self.disk_full, self.checks = before.disk_full, before.checks
         self.probes, self.sees_ports = before.probes, before.sees_ports
+        self.health_commands = before.health_commands
         self.leaps = before.leaps
         self.clock_offset_s, self.foreign_reports = before.clock_offset_s, before.foreign_reports
 

@@ -220,6 +220,7 @@ def _encode_hello(hello: Hello) -> pb.Hello:
         disk_full=hello.disk_full,
         checks=hello.checks,
         probes=hello.probes,
+        health_commands=hello.health_commands,
         ports=hello.ports,
     )
 
@@ -254,6 +255,7 @@ def _decode_hello(hello: pb.Hello) -> Hello:
         disk_full=hello.disk_full,
         checks=tuple(hello.checks),
         probes=hello.probes,
+        health_commands=hello.health_commands,
         ports=hello.ports,
     )
 

@@ -189,6 +189,7 @@ class Hello:
     ``instance`` tells the agent's directory from any other of this boot, ``supervisor`` the process
     that holds its kernels from any other of this machine. ``sent_s`` is the agent's
     boot clock, ``time_s`` its time of day. ``probes`` says that the agent understands ProbeOrders,
+    ``health_commands`` that it does so for probes by command,
     and ``ports`` that it understands PortOrders.
     """
 
@@ -210,6 +211,7 @@ class Hello:
     disk_full: bool = False
     checks: tuple[str, ...] = ()
     probes: bool = False
+    health_commands: bool = False
     ports: bool = False
 
 

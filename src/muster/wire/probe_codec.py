@@ -25,6 +25,8 @@ def _encode_order(order: ProbeOrder) -> pb.ProbeOrder:
             good=[pb.Statuses(first=first, last=last) for first, last in target.good],
             metric_request=target.metric_request,
             metric=target.metric,
+            kernel=target.kernel,
+            kernel_generation=target.kernel_generation,
         ),
     )
 
@@ -50,6 +52,8 @@ def _decode_order(order: pb.ProbeOrder) -> ProbeOrder:
             tuple((each.first, each.last) for each in target.good),
             target.metric_request,
             target.metric,
+            target.kernel,
+            target.kernel_generation,
         ),
     )
 

@@ -12,7 +12,9 @@ from muster.control.deployment.entity import Route
 from muster.control.deployment.explanation import explain_route
 from muster.control.inbox import NotStored
 from muster.control.session.cluster.state import ClusterState
+from muster.control.session.handlers.environment import template
 from muster.core.reasons import ReasonCode
+from muster.core.serving.health_command import SCRIPT, SCRIPT_FILE
 from muster.core.serving.probes import ProbeResult
 from muster.core.states.deployment import RouteStatus
 from muster.core.views.base import ReasonView
@@ -245,3 +247,36 @@ def test_flood_of_results_is_heard_in_part(cluster: Cluster) -> None:
     for _ in range(1000):
         cluster.world.desk.agent_said(agent.id, ProbesSeen((ProbeResult("r", 1, True, 1),)))
     assert sum(1 for _ in cluster.world.inbox.waiting()) == 20
+
+
+def test_probe_by_command_is_the_agent_s_from_the_first_on(cluster: Cluster) -> None:
+    (route,) = served(cluster, replicas=1, command=["check", "it"])
+    (asked,) = (agent for agent in cluster.world.agents.values() if agent.probed)
+    (session,) = cluster.world.plane.live.sessions.values()
+    kernel = session.kernels[0]
+    target = asked.probed[route.name].target
+    assert target is not None
+    assert (target.kernel, target.kernel_generation) == (kernel.id, kernel.generation)
+    assert not cluster.probes.watched
+    assert route.status is H
+    assert kernel.process.command[3:] == [SCRIPT_FILE, "1", "1", "2", "check", "it", "serve"]
+    made = template(kernel, None, None)
+    assert made.files == {SCRIPT_FILE: SCRIPT}
+    cluster.deploy(replicas=1, probe=PROBE | {"command": ["check", "it"], "evict_after": 30})
+    assert cluster.deployment.revision == 1
+    cluster.deploy(replicas=1, probe=PROBE | {"command": ["check", "that"]})
+    assert cluster.deployment.revision == 2
+
+
+def test_agent_that_knows_no_probes_by_command_is_not_asked(cluster: Cluster) -> None:
+    for agent in cluster.world.agents.values():
+        agent.knows_health_commands = False
+        cluster.world.connect(agent)
+    (route,) = served(cluster, replicas=1, command=["check"])
+    assert probed(cluster) == set()
+    assert codes(cluster, route) == [ReasonCode.ROUTE_AGENT_CANNOT_PROBE]
+    for agent in cluster.world.agents.values():
+        agent.knows_health_commands = True
+        cluster.world.connect(agent)
+    cluster.run(10)
+    assert route.status is H

@@ -73,6 +73,7 @@ class Greeter:
         agent.disk_full = hello.disk_full
         agent.checks = hello.checks
         agent.probes = hello.probes
+        agent.health_commands = hello.health_commands
         agent.sees_ports = hello.ports
         agent.version = hello.version
         agent.host = hello.host

@@ -8,7 +8,7 @@ from muster.control.deployment.entity import NOT_BEGUN, Deployment, Route
 from muster.control.deployment.health_check import out_of_sight
 from muster.control.deployment.lifecycle import tells_of_starts, why_not
 from muster.control.deployment.port_watch import is_proven, taken, unseen
-from muster.control.deployment.probes import agent_of
+from muster.control.deployment.probes import agent_of, can_probe
 from muster.control.deployment.standing import session_of, standing, waits_for_room
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import Found, findings
@@ -137,7 +137,7 @@ def _cannot_be_probed(route: Route, live: Live) -> bool:
     agent = agent_of(route, live)
     if agent is None or route.probe.side is not ProbeSide.AGENT:
         return False
-    return agent.connected and not agent.probes
+    return agent.connected and not can_probe(agent, route)
 
 
 def _seen_by_agent(route: Route, routes: Routes, now: float) -> list[Reason]:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.control.deployment.book import AgentAsked, Heard, Routes, Seen
 from muster.control.deployment.entity import Deployment, Route
@@ -93,7 +93,7 @@ class WatchRoutes(FollowingHandler[Route]):
 
     def _watch_from_agent(self, record: Route, asked: AgentAsked, work: Work) -> None:
         generation, agent = record.deployment.probe_version, work.live.agents.get(asked.agent)
-        if agent is None or not (agent.connected and agent.probes):
+        if agent is None or not (agent.connected and can_probe(agent, record)):
             asked.told = None
             return
         has_secret = may_get_secret(self._routes, record, work.live)
@@ -102,7 +102,12 @@ class WatchRoutes(FollowingHandler[Route]):
             return
         asked.told, asked.ordered_at = generation, work.now
         asked.has_secret = has_secret
-        work.emit(TellAgent(agent.id, order_of(_watched(record, has_secret=has_secret))))
+        watched = _watched(record, has_secret=has_secret)
+        session = session_of(record, work.live)
+        if record.probe.command is not None and session is not None:
+            kernel = session.kernels[0]
+            watched = replace(watched, kernel=kernel.id, kernel_generation=kernel.generation)
+        work.emit(TellAgent(agent.id, order_of(watched)))
 
 
 def _is_heard(record: Route, heard_at: float, work: Work) -> bool:
@@ -296,6 +301,11 @@ class _Taking:
             self._work.mark(route)
         if value is not None:
             self._scaled[route.deployment] = None
+
+
+def can_probe(agent: Agent, route: Route) -> bool:
+    """Whether the agent is of a version that knows how to probe a route."""
+    return agent.probes and (route.probe.command is None or agent.health_commands)
 
 
 def _may_be_asked(agent: Agent) -> bool:

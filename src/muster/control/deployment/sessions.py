@@ -7,6 +7,7 @@ from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Route
 from muster.control.session.cluster.service_variables import ServiceVariables
 from muster.core.ids import SessionId
+from muster.core.serving.health_command import VARIABLE, beside
 from muster.core.serving.secret import SECRET_VARIABLE
 from muster.core.specs import SessionSpec, SessionType
 from muster.core.specs.session import KernelSpec
@@ -25,8 +26,12 @@ def session_spec(route: Route) -> SessionSpec:
         "MUSTER_DEPLOYMENT": deployment.name,
         "MUSTER_REVISION": str(route.revision),
     }
+    command, probe = spec.command, route.probe
+    if probe.command is not None:
+        command = beside(command, probe.command, probe.interval, probe.timeout)
+        env[VARIABLE] = "command"
     kernel = KernelSpec(
-        command=spec.command,
+        command=command,
         env=env,
         workdir=spec.workdir,
         files=spec.files,

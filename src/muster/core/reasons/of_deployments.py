@@ -79,7 +79,7 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
     ReasonCode.ROUTE_AGENT_CANNOT_PROBE: Definition(
         _O,
         "its agent is to probe it, and is of a version that cannot",
-        "Update the agent, or set probe.side to auto.",
+        "Update the agent, or probe it in another way: with probe.side auto, and no probe.command.",
     ),
     ReasonCode.ROUTE_EVICTED: Definition(
         _W, f"it is replaced, because it was unhealthy for {{after_s:~}}{_FOUND}"

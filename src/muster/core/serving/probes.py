@@ -22,6 +22,7 @@ class Watched:
         host, port: where the replica listens.
         probe: how.
         metric: the metric that is to be read as well, where replicas follow one.
+        kernel, kernel_generation: the replica's, where it is probed by command.
         secret: that of the deployment, which requests carry; empty for none.
     """
 
@@ -31,6 +32,8 @@ class Watched:
     port: int
     probe: ProbeSpec
     metric: ScaleSpec | None = None
+    kernel: str = ""
+    kernel_generation: int = 0
     secret: str = field(default="", repr=False)
 
 
@@ -43,6 +46,8 @@ class ProbeTarget:
         request: of HTTP; empty where a connection is all.
         good: first and last of the statuses that are good.
         metric_request, metric: of the metric that is read as well; empty without.
+        kernel, kernel_generation: of the replica beside whose program a command is run; empty where
+            the port is probed.
     """
 
     host: str
@@ -53,6 +58,8 @@ class ProbeTarget:
     good: tuple[tuple[int, int], ...] = ()
     metric_request: bytes = field(default=b"", repr=False)
     metric: str = ""
+    kernel: str = ""
+    kernel_generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,8 +132,12 @@ class DeploymentSpec(Process):
         return keys
 
     def digest(self) -> str:
-        """A digest of ``template``; equal ones are one revision."""
+        """A digest of ``template``, and of a probe by command, which is a part of each replica;
+        equal ones are one revision."""
         text = json.dumps(self.template(), sort_keys=True)
+        probe = self.probe
+        if probe.command is not None:
+            text += json.dumps([probe.command, probe.interval, probe.timeout])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def with_template(self, template: Mapping[str, Any]) -> "DeploymentSpec":

@@ -28,6 +28,7 @@ from muster.core.specs.amounts import (
     Spec,
     Whole,
 )
+from muster.core.specs.session import Command
 from muster.core.text import check_text
 
 MAX_REPLICAS = 10_000
@@ -90,6 +91,7 @@ Statuses = Annotated[
 class ProbeKind(StrEnum):
     HTTP = "http"
     TCP = "tcp"
+    COMMAND = "command"
 
 
 class ProbeSide(StrEnum):
@@ -102,13 +104,18 @@ class ProbeSide(StrEnum):
 
 class ProbeSpec(Spec):
     """How a replica's health is found out. Each probe is a connection of its own to the replica's
-    port; a redirection is not followed, and of an answer nothing but its head is read.
+    port, or a command beside its program; a redirection is not followed, and of an answer nothing
+    but its head is read.
 
     Args:
         side: where probes come from: ``controller``, ``agent``, which is that of the replica's
             machine, or ``auto``: the controller, and the agent where the controller does not reach
             the machine.
-        kind: ``http``: a request is answered as expected; ``tcp``: a connection is accepted.
+        kind: ``http``: a request is answered as expected; ``tcp``: a connection is accepted;
+            ``command``: a command ends with exit code 0.
+        command: the command, which runs on the replica's machine as a part of the replica; text is
+            for `/bin/sh`. It sets ``kind``. Another command, interval or timeout makes a new
+            revision.
         path, method, headers, body: of the request.
         status: statuses of the answer that are good, as "200-399" or a list of such; a redirection
             counts by its own status.
@@ -124,6 +131,7 @@ class ProbeSpec(Spec):
 
     side: ProbeSide = ProbeSide.AUTO
     kind: ProbeKind = ProbeKind.HTTP
+    command: Command | None = None
     path: Annotated[str, StringConstraints(max_length=2048)] = "/"
     method: Annotated[str, StringConstraints(pattern="^(GET|HEAD|POST|OPTIONS)$")] = "GET"
     headers: Headers = Field(default_factory=dict)
@@ -136,6 +144,27 @@ class ProbeSpec(Spec):
     initial_delay: Duration = 0.0
     start_timeout: PositiveDuration = 600.0
     evict_after: PositiveDuration = 60.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_command(cls, keys: Any) -> Any:
+        """The keys with what a command implies."""
+        if not isinstance(keys, dict) or keys.get("command") is None:
+            return keys
+        return {"kind": ProbeKind.COMMAND, "side": ProbeSide.AGENT, **keys}
+
+    @model_validator(mode="after")
+    def _command_alone(self) -> "ProbeSpec":
+        if (self.kind is ProbeKind.COMMAND) is (self.command is None):
+            raise ValueError("command: expected the command with kind: command, and only then")
+        if self.command is None:
+            return self
+        if self.side is not ProbeSide.AGENT:
+            raise ValueError("side: a command runs on the replica's own machine: leave it out")
+        asked = {"path", "method", "headers", "body", "status"} & self.model_fields_set
+        if asked:
+            raise ValueError(f"{min(asked)}: this is for a request, and not for a command")
+        return self
 
     @field_validator("path")
     @classmethod

@@ -34,6 +34,8 @@ def order_of(watched: Watched) -> ProbeOrder:
         good=probe.status,
         metric_request=metric_request,
         metric=name or "",
+        kernel=watched.kernel,
+        kernel_generation=watched.kernel_generation,
     )
     return ProbeOrder(watched.route, watched.generation, target)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from muster.core.host_port import joined
 from muster.core.ids import AgentId
+from muster.core.serving.health_command import SCRIPT, SCRIPT_FILE, VARIABLE
 from muster.core.specs.session import KernelSpec, Stderr
 from muster.core.specs.variables import TORCHRUN_RANK, amounts, threads, torchrun
 from muster.core.uids import ClusterUid
@@ -100,6 +101,8 @@ def template(kernel: Kernel, gang: Gang | None, uid: ClusterUid | None) -> Kerne
     own."""
     process, service = kernel.process, kernel.session.service
     env, files = {**process.env, **amounts(process)}, process.files
+    if VARIABLE in process.env:
+        files = {SCRIPT_FILE: SCRIPT, **files}
     if gang is None:
         env = {**threads(process), **env}
     else:
