@@ -363,8 +363,8 @@ PLACEMENT = (
     Mutant(
         "work does not wait for that on which it depends",
         f"{SCHEDULING}/policy/validators.py",
-        "            if not is_met(dependency, state):\n                reasons",
-        "            if False:\n                reasons",
+        "            if not is_met(dependency, state):\n                replicas",
+        "            if False:\n                replicas",
         "no work starts before its dependencies are met",
     ),
     Mutant(

@@ -32,15 +32,15 @@ QUEUES = (
     Mutant(
         "nobody looks at work again whose dependency has come further",
         f"{CLUSTER}/dependencies.py",
-        "        self._news.add(record.id)\n        return True\n",
+        "        self._news.add(id_)\n        return True\n",
         "        return False\n",
         "nothing waits that could run",
         scenario="dependency_comes_further",
     ),
     Mutant(
         "another attempt may wait for a place as long as the first",
-        f"{CLUSTER}/state.py",
-        "handed_in = session.created_at if session.job is None else session.job.submitted_at",
+        f"{CLUSTER}/eligibility.py",
+        "handed_in = session.created_at if job is None else job.submitted_at",
         "handed_in = session.created_at",
         "no session waits for longer than its scheduling timeout",
         scenario="retry_waits_on",
