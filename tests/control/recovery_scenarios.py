@@ -5,7 +5,7 @@ from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 from tests.control.world import World
 
-from muster.control import plane
+from muster.control import put_off
 from muster.control.engine import coordinator
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -46,7 +46,7 @@ def restart_begins_and_ends_between_two_looks_at_it(make: MakeWorld) -> World:
     world.behaviour = lambda start: Run(0.0)
     isolated(world, first.name)
     with pytest.MonkeyPatch.context() as patch:  # each wake ends with its first change
-        for module in (coordinator, plane):
+        for module in (coordinator, put_off):
             patch.setattr(module, "MAX_CHANGES", 0)
         for _ in range(80):
             world.wake()

@@ -31,7 +31,7 @@ from tests.control.recovery_scenarios import (
 )
 from tests.control.world import ADA, World
 
-from muster.control import plane
+from muster.control import put_off
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine import coordinator
 from muster.control.engine.handler import TransitionStatus
@@ -66,7 +66,7 @@ Verdict = tuple[str, SchedulingResult]
 def a_step_a_wake() -> Iterator[None]:
     """Each wake ends with its first change, and the next one goes on with the next handler."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (coordinator, plane):
+        for module in (coordinator, put_off):
             patch.setattr(module, "MAX_CHANGES", 0)
         yield
 

@@ -13,7 +13,7 @@ from tests.control.driven_agent import attempt
 from tests.control.world import ADA, World
 
 import muster
-from muster.control import plane
+from muster.control import put_off
 from muster.control.engine import coordinator
 from muster.control.job.requests import JobRequests
 from muster.control.session.explaining.explanation import explain_session
@@ -188,7 +188,7 @@ def test_large_gang_leaves_room_between_the_steps_of_its_life_for_the_requests_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are answered after the step that was under way when they asked."""
-    for module in (coordinator, plane):
+    for module in (coordinator, put_off):
         monkeypatch.setattr(module, "MAX_CHANGES", 100)
     world = World(tmp_path, {"a": LARGE}, behaviour=lambda start: Run(10**6))
     asked: list[Session] = []
@@ -218,7 +218,7 @@ def test_tasks_are_settled_with_the_session_that_ends_though_a_wake_makes_many_c
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next controller's mirror lacks sessions that ended: it would not settle their tasks."""
-    for module in (coordinator, plane):
+    for module in (coordinator, put_off):
         monkeypatch.setattr(module, "MAX_CHANGES", 1)
     world = World(tmp_path, {"a": Resources(cpu_milli=1000)}, behaviour=lambda start: Run(100))
     world.submit(JobSpec(command=["x"]))
@@ -237,7 +237,7 @@ def test_tasks_are_settled_with_the_session_that_ends_though_a_wake_makes_many_c
 def test_job_comes_up_in_many_wakes_though_tasks_of_it_end_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (coordinator, plane):
+    for module in (coordinator, put_off):
         monkeypatch.setattr(module, "MAX_CHANGES", 100)
     tasks = 5_000
     world = World(tmp_path, {"a": LARGE}, behaviour=lambda start: Run(0.0))
@@ -262,7 +262,7 @@ def test_job_comes_up_in_many_wakes_though_tasks_of_it_end_meanwhile(
 def test_handlers_go_on_in_the_next_wake_however_soon_it_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (coordinator, plane):
+    for module in (coordinator, put_off):
         monkeypatch.setattr(module, "MAX_CHANGES", 1)
     world = World(tmp_path, {"a": LARGE}, behaviour=lambda start: Run(10**6))
     world.clock.advance(0.01)

@@ -11,7 +11,7 @@ from tests.control.conftest import MakeWorld
 from tests.control.world import ADA, World
 from tests.databases import ON_BOTH
 
-from muster.control import inbox, plane
+from muster.control import inbox, put_off
 from muster.control.agent.requests import AgentRequests
 from muster.control.engine import races
 from muster.control.job.requests import JobRequests
@@ -86,7 +86,7 @@ def test_race_that_is_lost_again_and_again_is_given_up_also_after_a_full_wake(
             commits.append(unit)
             raise LostRace("somebody else writes all the time", frozenset())
 
-    for module in (inbox, plane):
+    for module in (inbox, put_off):
         monkeypatch.setattr(module, "MAX_CHANGES", 0)  # handlers come in a wake of their own
     monkeypatch.setattr(world.store, "commit", lose)
     answers: list[Exception | None] = []
