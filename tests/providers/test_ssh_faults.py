@@ -145,7 +145,12 @@ def speaker(address: str, port: int, said: bytes) -> Iterator[None]:
         for client in clients:
             client.close()
 
-    with socket.create_server((address, port)) as server:
+    def free_again() -> socket.socket | None:
+        with suppress(OSError):  # the former server's children may still be ending
+            return socket.create_server((address, port))
+        return None
+
+    with until(free_again) as server:
         server.settimeout(0.01)
         thread = threading.Thread(target=speak)
         thread.start()

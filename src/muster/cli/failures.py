@@ -41,6 +41,8 @@ def report(error: Exception) -> int:
         case OSError():
             where = f" {error.filename}:" if error.filename else ""
             return _say(f"cannot do that:{where} {error.strerror or error}", ExitCode.FAILED)
+        case click.Abort(__cause__=KeyboardInterrupt()):
+            return ExitCode.INTERRUPTED  # the person knows
         case click.Abort():
             return _say("nothing was done", ExitCode.FAILED)
         case _:

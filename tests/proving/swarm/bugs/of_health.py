@@ -56,7 +56,7 @@ def incidents_wait_without_limit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(steps, "limit_of", lambda incident, spec: None)
 
 
-@finds(health.RoundsAreBounded, first=9)
+@finds(health.RoundsAreBounded, first=20)
 def machines_are_healed_again_and_again(patch: pytest.MonkeyPatch) -> None:
     bounds = HealthSteps._bounds
     patch.setattr(HealthSteps, "_bounds", lambda *of: replace(bounds(*of), rounds=100))

@@ -142,7 +142,7 @@ def agents_that_hold_as_many_kernels_as_they_may_are_said_to_lack_room(
     patch.setattr(feasibility.Feasibility, "most_kernels", lambda *of: 0)
 
 
-@finds(explained.WhyIsAnswered, first=1)
+@finds(explained.WhyIsAnswered, first=5)
 def everybody_is_said_to_be_next(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PlacementPass, "ahead_of", lambda self, session: 0)
 
@@ -162,7 +162,7 @@ def machines_that_failed_a_task_are_forgotten(patch: pytest.MonkeyPatch) -> None
     patch.setattr(settle, "_remember_agent", lambda task, kernel: None)
 
 
-@finds(judgement.TasksAreJudged)
+@finds(judgement.TasksAreJudged, first=28)
 def time_limits_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     verdict = judge
     patch.setattr(settle, "judge", lambda *of: replace(verdict(*of), timed_out=False))
