@@ -75,6 +75,13 @@ def test_probe_that_does_not_end_is_stopped_with_what_it_began(
     until(lambda: not Path(f"/proc/{int(line)}").exists())
 
 
+def test_probe_that_ends_leaves_nothing_of_its_group_behind(begin: Begin, tmp_path: Path) -> None:
+    begin(["/bin/sh", "-c", "sleep 62 & echo $!"])
+    _, code, line, _ = until(lambda: read_result(tmp_path))
+    assert code == 0
+    until(lambda: not Path(f"/proc/{int(line)}").exists())
+
+
 def test_agent_tells_each_result_once_with_its_streak(tmp_path: Path) -> None:
     told: list[ProbeResult] = []
     scratch = {("krn-1", 1): tmp_path}

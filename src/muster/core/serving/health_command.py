@@ -35,8 +35,10 @@ shift 3
         result=$MUSTER_SCRATCH/{RESULT_FILE}
         number=0
         while :; do
-            timeout -k 1 "$timeout" "$@" >"$result.output" 2>&1
+            timeout -k 1 "$timeout" "$@" >"$result.output" 2>&1 &
+            wait $!
             code=$?
+            kill -s KILL -- "-$!"
             number=$((number + 1))
             {{
                 echo "$number $code"
