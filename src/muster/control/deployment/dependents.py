@@ -129,7 +129,22 @@ class Dependents(KnownDeployments):
         found = find_dependencies(self._cluster, owner, spec.after, ended)
         if found:
             spec = spec.model_copy(update={"after": with_ids(spec.after, found)})
+        for index, each in enumerate(spec.after):
+            if known is not None and self._waits_on(each.on, known.id):
+                expected = "this one waits for the deployment already: leave one of the two out"
+                raise InvalidSpec([Problem(f"after.{index}.on", repr(each.called), expected)])
         return spec, dict(found)
+
+    def _waits_on(self, id_: str, wanted: DeploymentId) -> bool:
+        """Whether a deployment waits for another one, or for one that does."""
+        looked_at, left = set[str](), [id_]
+        while left:
+            of = self._waits_for.get(DeploymentId(left.pop()), frozenset())
+            if wanted in of:
+                return True
+            left += of - looked_at
+            looked_at |= of
+        return False
 
     def wait(self, deployment: Deployment, progress: Mapping[str, DependencyProgress]) -> None:
         """Have the work followed on which a deployment depends, while it has not begun.
