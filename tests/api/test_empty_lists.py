@@ -105,7 +105,7 @@ def test_record_is_found_by_the_name_that_sql_has(http: httpx.Client) -> None:
 
 
 def test_sessions_without_a_name_are_not_found_by_one(http: httpx.Client) -> None:
-    """Those of jobs have none."""
+    """Sessions of jobs have none."""
     job = http.post("/v1/jobs", json=TRUE | {"name": "nameless"})
     job.raise_for_status()
     assert http.get("/v1/sessions", params={"of_jobs": "true"}).json()["items"]

@@ -1,4 +1,4 @@
-"""What a command writes where nobody reads it, or where nothing can be written."""
+"""The end of a command whose output nobody reads, or for whose output there is no room."""
 
 import os
 import subprocess

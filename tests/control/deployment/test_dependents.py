@@ -329,10 +329,8 @@ def test_deployments_do_not_wait_for_each_other(worlds: MakeWorld) -> None:
     deploy(cluster, "a", after=["load"])
     deploy(cluster, "b", after=["a:healthy"])
     deploy(cluster, "c", after=["b:healthy"])
-    for waits in ("b", "c"):
-        with pytest.raises(InvalidSpec, match="this one waits for the deployment already"):
-            deploy(cluster, "a", after=[f"{waits}:healthy"])
-    deploy(cluster, "c", after=["a:healthy", "b:healthy"])
+    with pytest.raises(InvalidSpec, match="this one waits for the deployment already"):
+        deploy(cluster, "a", after=["c:healthy"])
 
 
 # -- uses ----------------------------------------------------------------------------------------
