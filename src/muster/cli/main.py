@@ -13,10 +13,9 @@ NOT_READ = 1
 
 def main() -> None:
     """Run the command line, and end the process with its exit code."""
-    if sys.stdout is None:  # it is closed
-        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it is closed
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     code: int | str | None = None
     try:
         code = _run()
