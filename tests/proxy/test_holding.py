@@ -3,6 +3,9 @@
 import asyncio
 import tracemalloc
 
+import pytest
+
+from muster.proxy.exchange import Exchange
 from tests.patience import until_awaited
 from tests.proxy.around import Backend, Reply, Request, Served, saying, service, serving
 from tests.proxy.wires import wired
@@ -12,7 +15,18 @@ async def held(served: Served, count: int) -> None:
     await until_awaited(lambda: served.proxy.hold.count == count)
 
 
-async def test_requests_wait_for_a_replica_and_are_served_in_their_order() -> None:
+async def test_requests_wait_for_a_replica_and_are_served_in_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released: list[bytes] = []
+    dispatch = Exchange.dispatch
+
+    def noted(exchange: Exchange) -> None:
+        if exchange.released:
+            released.append(exchange.head.target)
+        dispatch(exchange)
+
+    monkeypatch.setattr(Exchange, "dispatch", noted)
     async with Backend(saying("hello")).running() as web, serving(released=1) as served:
         served.set(service(holds=True))
         asked = []
@@ -27,8 +41,9 @@ async def test_requests_wait_for_a_replica_and_are_served_in_their_order() -> No
         replies = await asyncio.gather(*asked)
         assert served.proxy.hold.count == 0
     assert {each.status for each in replies} == {200}
-    paths = [each.line.split()[1] for each in web.requests]
-    assert paths == [f"/{number}" for number in range(10)]
+    # Each goes on a connection of its own: a replica may read them in another order.
+    assert released == [b"/web/%d" % number for number in range(10)]
+    assert {each.line.split()[1] for each in web.requests} == {f"/{n}" for n in range(10)}
 
 
 async def test_service_that_does_not_hold_refuses_at_once() -> None:
