@@ -4,11 +4,11 @@ import asyncio
 import tracemalloc
 
 import pytest
-
-from muster.proxy.exchange import Exchange
 from tests.patience import until_awaited
 from tests.proxy.around import Backend, Reply, Request, Served, saying, service, serving
 from tests.proxy.wires import wired
+
+from muster.proxy.exchange import Exchange
 
 
 async def held(served: Served, count: int) -> None:
