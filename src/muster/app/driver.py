@@ -14,6 +14,8 @@ PAUSE_AFTER_ERROR_S = 1.0
 LONGEST_PAUSE_S = 0.01
 """Under load each wake is followed by a pause of the wake's own length, up to this. So the longer
 wakes take, the more inputs share the next wake and its commit."""
+PAUSE_BETWEEN_S = 0.001
+"""The pause after a wake that left something undone: enough to hear what came meanwhile."""
 SOON_S = 0.005
 """How long a wake is put off for inputs that can wait: a task of ``true`` ends 2 to 4 ms after the
 report that it began."""
@@ -72,8 +74,10 @@ class Driver:
             took_s = self._clock.now() - began_s
             if stopping:
                 return
-            await asyncio.sleep(min(took_s, LONGEST_PAUSE_S) if self._is_loaded(plane) else 0)
-            if pause_s is None or pause_s > 0:
+            goes_on = pause_s is not None and pause_s <= 0
+            longest_s = PAUSE_BETWEEN_S if goes_on else LONGEST_PAUSE_S
+            await asyncio.sleep(min(took_s, longest_s) if self._is_loaded(plane) else 0)
+            if not goes_on:
                 await self._wait(pause_s)
 
     def _is_loaded(self, plane: ControlPlane) -> bool:
