@@ -9,7 +9,12 @@ from muster.control.health.lifecycle import IncidentLifecycle
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_health import (
+    HealthAsked,
+    HealthHealAsked,
+    HealthIsolatedBy,
+    HealthReturnedBy,
+)
 from muster.store.records import Agent
 
 PHASE = "Request"
@@ -24,11 +29,11 @@ class HealthDecision(StrEnum):
     RETURN = "return"
 
 
-_CODES = {
-    HealthDecision.CHECK: ReasonCode.HEALTH_ASKED,
-    HealthDecision.HEAL: ReasonCode.HEALTH_HEAL_ASKED,
-    HealthDecision.ISOLATE: ReasonCode.HEALTH_ISOLATED_BY,
-    HealthDecision.RETURN: ReasonCode.HEALTH_RETURNED_BY,
+_REASONS = {
+    HealthDecision.CHECK: HealthAsked,
+    HealthDecision.HEAL: HealthHealAsked,
+    HealthDecision.ISOLATE: HealthIsolatedBy,
+    HealthDecision.RETURN: HealthReturnedBy,
 }
 
 
@@ -58,8 +63,8 @@ class HealthRequests:
                 while it is being rebooted.
         """
         agent = _found(work, id_)
-        told = {"by": principal.owner.user, "note": note, "agent": agent.name}
-        why = reason(_CODES[decision], **told)
+        by = principal.owner.user
+        why = _REASONS[decision](by=by, note=note, agent=agent.name)
         match decision:
             case HealthDecision.CHECK:
                 return self._lifecycle.check(work, agent, PHASE, why)

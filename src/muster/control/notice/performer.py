@@ -20,7 +20,15 @@ from muster.control.notice.queries import read_errand
 from muster.control.notice.sending import Fate
 from muster.control.notice.settings import NoticeSettings
 from muster.control.notice.turns import MAX_SENDING
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_notices import (
+    NoticeForbidden,
+    NoticeNotUnderstood,
+    NoticeRefused,
+    NoticesNotInstalled,
+    NoticeTimedOut,
+    NoticeUnreachable,
+)
 
 log = logging.getLogger(__name__)
 
@@ -218,14 +226,14 @@ def _reason(told: dict[str, object]) -> Reason | None:
         case Fate.TAKEN:
             return None
         case Fate.REFUSED:
-            return reason(ReasonCode.NOTICE_REFUSED, answer=told.get("status", "no more"))
+            return NoticeRefused(answer=told.get("status", "no more"))
         case Fate.UNREACHABLE:
-            return reason(ReasonCode.NOTICE_UNREACHABLE)
+            return NoticeUnreachable()
         case Fate.TIMED_OUT:
-            return reason(ReasonCode.NOTICE_TIMED_OUT, timeout_s=ATTEMPT_S)
+            return NoticeTimedOut(timeout_s=ATTEMPT_S)
         case Fate.FORBIDDEN:
-            return reason(ReasonCode.NOTICE_FORBIDDEN, detail=str(told.get("detail", ""))[:200])
+            return NoticeForbidden(detail=str(told.get("detail", ""))[:200])
         case Fate.NOT_UNDERSTOOD:
-            return reason(ReasonCode.NOTICE_NOT_UNDERSTOOD)
+            return NoticeNotUnderstood()
         case Fate.NOT_INSTALLED:
-            return reason(ReasonCode.NOTICES_NOT_INSTALLED)
+            return NoticesNotInstalled()

@@ -134,7 +134,7 @@ class ReasonView(View):
             kind=reason.kind,
             sentence=reason.sentence(),
             remedy=reason.remedy(),
-            numbers=reason.told(),
+            numbers=reason.public_numbers(),
         )
 
 
