@@ -9,8 +9,7 @@ from tests.control.world import ADA, World
 from tests.databases import ON_BOTH
 
 from muster.core.ids import KernelId
-from muster.core.reasons import Reason
-from muster.core.reasons.of_files import OutputTooOld, ScratchAboveShare
+from muster.core.reasons.of_files import OutputTooOld, Removal, ScratchAboveShare
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.views.work import HistoryView
 from muster.store.queries.history import read_history
@@ -33,7 +32,7 @@ def ran(world: World, name: str = "a") -> list[KernelKey]:
     return world.agent(name).starts
 
 
-def tell(world: World, name: str, keys: Sequence[KernelKey], why: Reason = OLD) -> None:
+def tell(world: World, name: str, keys: Sequence[KernelKey], why: Removal = OLD) -> None:
     removals = tuple(FileRemoval(*key, why) for key in keys)
     world.desk.agent_said(world.agent(name).id, FilesRemoved(removals))
     world.run(1.0)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.core.ids import SessionId
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.reasons import catalogue as catalogue_module
 from muster.core.reasons.catalogue import CATALOGUE, reason_from_json, reason_of
@@ -126,7 +127,7 @@ def test_times_and_prices_in_sentences_have_their_units() -> None:
 
 
 def test_reason_as_people_see_it_has_the_numbers_that_its_texts_tell_and_no_others() -> None:
-    why = BehindReservation(group="pool", session="ses-1", in_s=5)
+    why = BehindReservation(group="pool", session=SessionId("ses-1"), in_s=5)
     assert ReasonView.of(why).numbers == {"group": "pool", "in_s": 5}
     some = NoRoom(agents=3, group="pool", request="1 cpu", barred=1)
     assert ReasonView.of(some).numbers == some.numbers()

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from tests.databases import ON_BOTH, open_unsynced, url_at
 from tests.store.watching import Watch
 
-from muster.core.ids import IdFactory
+from muster.core.ids import IdFactory, SessionId
 from muster.core.owner import Owner
 from muster.core.reasons import Reason
 from muster.core.reasons.of_queue import BehindStarving
@@ -30,7 +30,7 @@ pytestmark = ON_BOTH
 
 IDS = IdFactory(VirtualClock(), random.Random(1))
 PHASE = "ScheduleNewSessions"
-STARVING = BehindStarving(group="pool", session="ses-1", after_s=60)
+STARVING = BehindStarving(group="pool", session=SessionId("ses-1"), after_s=60)
 RACE = RoomTakenMeanwhile()
 REFUSALS: list[tuple[Reason, ...]] = [(STARVING,), (RACE,), (STARVING, RACE), (RACE, STARVING)]
 

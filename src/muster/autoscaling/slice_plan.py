@@ -119,6 +119,7 @@ def _delete(
     for each in sorted(idle, key=lambda each: (each.idle_since, each.id)):
         assert each.idle_since is not None
         idle_s = now - each.idle_since
+        why: Reason
         if each.held_by is not None:
             why = SliceHeld(by=each.held_by, slice=each.id)
         elif each.awaited:

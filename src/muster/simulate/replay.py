@@ -258,6 +258,7 @@ class _World:
             at, id_ = heapq.heappop(self._expiries)
             if self._expires(at, id_):
                 timeout_s = self._group.pending_timeout
+                assert timeout_s is not None, "without it nothing expires"
                 why = SchedulingTimeout(timeout_s=timeout_s)
                 self._refuse(id_, (why,))
 

@@ -297,7 +297,7 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
                     deployment=name,
                     revision=revision,
                     stable=stable,
-                    failed=told["failed"],
+                    failed=round(told["failed"]),
                     how=how,
                 )
             case RolloutCode.ERRORS:
@@ -307,7 +307,7 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
                     revision=revision,
                     stable=stable,
                     rate=rate,
-                    requests=told["requests"],
+                    requests=round(told["requests"]),
                     limit=told["max_error_rate"],
                 )
             case _:

@@ -267,8 +267,8 @@ class RebootMachines(_OfMachines):
     ) -> None:
         outcome, incident.rebooted = incident.rebooted, None
         if has_booted(incident, agent):
-            why = HealthHealed(heal=words(incident.heal))
-            self._lifecycle.stop_service(work, incident, self.name, why)
+            done = HealthHealed(heal=words(incident.heal))
+            self._lifecycle.stop_service(work, incident, self.name, done)
             self._lifecycle.healed(work, incident, self.name)
         elif outcome is not None and outcome.done is False:
             how = outcome.error or "nobody says why"
@@ -310,6 +310,7 @@ class RebootMachines(_OfMachines):
 
     def _give_up(self, incident: Incident, agent: Agent, work: Work) -> None:
         heal = words(incident.heal)
+        why: Reason
         if incident.acted_at is None:
             how = self._why_over(incident, agent, work).sentence()
             why = HealthHealFailed(heal=heal, how=how)

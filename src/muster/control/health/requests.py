@@ -1,6 +1,7 @@
 """Operators' decisions about the health of machines: functions of one wake's work that refuse
 before they change anything."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from muster.control.engine.work import Work
@@ -29,7 +30,8 @@ class HealthDecision(StrEnum):
     RETURN = "return"
 
 
-_REASONS = {
+_Reason = type[HealthAsked | HealthHealAsked | HealthIsolatedBy | HealthReturnedBy]
+_REASONS: Mapping[HealthDecision, _Reason] = {
     HealthDecision.CHECK: HealthAsked,
     HealthDecision.HEAL: HealthHealAsked,
     HealthDecision.ISOLATE: HealthIsolatedBy,

@@ -221,12 +221,18 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
+def _answer(told: dict[str, object]) -> int | str:
+    """The status with which a channel answered, where that is known."""
+    status = told.get("status", "no more")
+    return status if isinstance(status, int) else str(status)
+
+
 def _reason(told: dict[str, object]) -> Reason | None:
     match Fate(str(told["fate"])):
         case Fate.TAKEN:
             return None
         case Fate.REFUSED:
-            return NoticeRefused(answer=told.get("status", "no more"))
+            return NoticeRefused(answer=_answer(told))
         case Fate.UNREACHABLE:
             return NoticeUnreachable()
         case Fate.TIMED_OUT:

@@ -99,8 +99,8 @@ class DeleteSlices(LifecycleHandler[Slice]):
                 return
             if outcome.told:
                 provider = slice_.spec.provider
-                why = ProviderFailed(provider=provider, told=outcome.told)
-                result.failures[slice_] = self._slices.failed(work, slice_, why)
+                failed = ProviderFailed(provider=provider, told=outcome.told)
+                result.failures[slice_] = self._slices.failed(work, slice_, failed)
                 return
             work.try_later(slice_, work.now + POLL_S)
         elif isinstance(outcome, SliceMade):
@@ -177,15 +177,14 @@ class WatchSlices(FollowingHandler[Slice]):
         if record.missing >= MISSED_LISTS:
             for name in sorted(record.gone):
                 if name not in agents or is_silent(agents[name]):
-                    why = SliceMachineGone(machine=name)
-                    self._lost(work, pool, record, why)
+                    self._lost(work, pool, record, SliceMachineGone(machine=name))
                     return
         for name, agent in agents.items():
             lost = agent.status is AgentStatus.LOST and not _is_rebooting(agent)
             if lost and work.now >= self._fleet.ends_at(agent.status_changed_at, DEAD_S):
                 silent_s = round(work.now - agent.seen_at)
-                why = SliceMachineDead(machine=name, silent_s=silent_s)
-                self._lost(work, pool, record, why)
+                dead = SliceMachineDead(machine=name, silent_s=silent_s)
+                self._lost(work, pool, record, dead)
                 return
 
     def _taken_away(
@@ -236,8 +235,8 @@ class ReplaceSlices(FollowingHandler[Pool]):
         if record.standing.failures or not old:
             if record.standing.failures:
                 told = record.standing.told or "no slice is ready"
-                why = PoolReplacesNoMore(pool=record.name, told=told)
-                work.unit.note(record, self.name, SchedulingResult.GIVE_UP, why)
+                no_more = PoolReplacesNoMore(pool=record.name, told=told)
+                work.unit.note(record, self.name, SchedulingResult.GIVE_UP, no_more)
             record.replacing = 0
             work.unit.touch(record)
             return

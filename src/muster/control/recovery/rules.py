@@ -69,6 +69,7 @@ def after_check(
     unchecked = [agent for agent in round_.agents if agent.result in _UNKNOWN]
     pending = len(awaited) + len(unchecked)
     agents, index = len(round_.agents), first_index(round_)
+    why: Reason
     if is_last:
         why = RecoveryNoFault(index=index, how=how, agents=agents, pending=pending)
     elif pending:
@@ -139,12 +140,9 @@ def after_heal(
         return None
     gone = [agent for agent in out if agent.result is AgentResult.GONE]
     if gone or over:
-        why = RecoveryNotReturned(
-            **_named(gone or out),
-            gone=bool(gone),
-            timeout_s=spec.return_timeout,
-        )
-        return Decision(Turn.GIVE_UP, why)
+        timeout_s = spec.return_timeout
+        end = RecoveryNotReturned(**_named(gone or out), gone=bool(gone), timeout_s=timeout_s)
+        return Decision(Turn.GIVE_UP, end)
     return None
 
 
@@ -167,8 +165,7 @@ def after_restart(
         how: why they do not start, where that is known.
     """
     if runs:
-        why = RecoveryRunsAgain(after_s=now - round_.began_at)
-        return Decision(Turn.RUN, why)
+        return Decision(Turn.RUN, RecoveryRunsAgain(after_s=now - round_.began_at))
     if waited_s < spec.restart_timeout or queues:
         return None
     why = RecoveryNotStarted(timeout_s=spec.restart_timeout, how=how)

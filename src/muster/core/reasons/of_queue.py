@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from muster.core.ids import SessionId
 from muster.core.reasons.codes import ReasonCode, ReasonKind
 from muster.core.reasons.reason import PRIVATE, Reason
 from muster.core.reasons.wording import lasting, shown, starts_when
@@ -13,7 +14,7 @@ class BehindStarving(Reason):
     kind = ReasonKind.WAITING
 
     group: str
-    session: str = field(metadata=PRIVATE)
+    session: SessionId = field(metadata=PRIVATE)
     after_s: float
     leaving: bool = False
 
@@ -33,7 +34,7 @@ class BehindReservation(Reason):
     kind = ReasonKind.WAITING
 
     group: str
-    session: str = field(metadata=PRIVATE)
+    session: SessionId = field(metadata=PRIVATE)
     in_s: float
     leaving: bool = False
 
@@ -56,7 +57,7 @@ class BehindPromise(Reason):
     kind = ReasonKind.WAITING
 
     group: str
-    session: str = field(metadata=PRIVATE)
+    session: SessionId = field(metadata=PRIVATE)
     leaving: bool = field(default=False, metadata=PRIVATE)
 
     def sentence(self) -> str:
@@ -75,7 +76,7 @@ class StrictOrder(Reason):
     kind = ReasonKind.WAITING
 
     group: str
-    session: str = field(metadata=PRIVATE)
+    session: SessionId = field(metadata=PRIVATE)
 
     def sentence(self) -> str:
         return (

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from muster.core.reasons.codes import ReasonCode, ReasonKind
@@ -88,12 +87,20 @@ class _Field(NamedTuple):
     is_private: bool
 
 
-@cache
+_FIELDS: dict[type[Reason], tuple[_Field, ...]] = {}
+
+
 def _fields_of(kind: type[Reason]) -> tuple[_Field, ...]:
-    """The fields in the order in which they are stored: those of all reasons come last."""
+    """The fields in the order in which they are stored: those of all reasons come last. They are
+    looked up once."""
+    if kind in _FIELDS:
+        return _FIELDS[kind]
     common = {each.name for each in fields(Reason)}
     own_first = sorted(fields(kind), key=lambda each: each.name in common)
-    return tuple(_Field(each.name, each.default, "private" in each.metadata) for each in own_first)
+    _FIELDS[kind] = tuple(
+        _Field(each.name, each.default, "private" in each.metadata) for each in own_first
+    )
+    return _FIELDS[kind]
 
 
 def with_numbers(kind: type[R], numbers: Mapping[str, Any]) -> R:

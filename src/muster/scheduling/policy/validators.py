@@ -288,7 +288,7 @@ def refusals_of_store(
             whatever there is.
         work: how many jobs, sessions and deployments would be more.
     """
-    reasons = []
+    reasons: list[Reason] = []
     for scope in scopes(owner):
         held, limits = holdings.of(scope), quotas.stored(scope)
         most = limits.open_work

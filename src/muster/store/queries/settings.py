@@ -162,10 +162,10 @@ def as_seen(reasons: Sequence[Reason], principal: Principal) -> tuple[Reason, ..
 def _as_seen(why: Reason, principal: Principal) -> Reason:
     if not isinstance(why, SettingChanged | PoolChangedBy):
         return why
-    owner, by = principal.owner, why.by
-    if by and (why.domain, by) != (owner.domain, owner.user):
-        by = SOMEBODY
-    return replace(why, by=by, changes=tuple(map(_difference_as_seen, why.changes or ())))
+    owner = principal.owner
+    if why.by and (why.domain, why.by) != (owner.domain, owner.user):
+        why = replace(why, by=SOMEBODY)
+    return replace(why, changes=tuple(map(_difference_as_seen, why.changes or ())))
 
 
 def _difference_as_seen(difference: Difference) -> Difference:

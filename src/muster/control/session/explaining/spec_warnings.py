@@ -17,5 +17,4 @@ def spec_warnings(spec: JobSpec | SessionSpec | DeploymentSpec) -> Iterator[Reas
     if names:
         more = len(names) - MOST_NAMES
         told = ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-        several = len(names) > 1 or None
-        yield VariablesNotUsed(names=told, several=several)
+        yield VariablesNotUsed(names=told, several=len(names) > 1)

@@ -213,9 +213,9 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             # Nothing is held yet: the sessions wait, and the other groups go on.
             log.exception("placement in group %s failed", group.snapshot.group)
             work.defects.note(f"placement in group {group.snapshot.group} failed: {error!r}")
-            why = HandlerError(handler=self.name, error=repr(error)[:200])
+            failure = HandlerError(handler=self.name, error=repr(error)[:200])
             for members in group.queue.classes:
-                members.reasons = (why,)
+                members.reasons = (failure,)
             return
         self._note_quotas(group.snapshot.group, decided.refused.values())
         for placed in decided.placed:
