@@ -1,7 +1,7 @@
 """Reasons: one class a code, their sentences, and what is stored and told of them."""
 
 import json
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +24,8 @@ from muster.core.reasons.of_slices import SliceIdle
 from muster.core.reasons.of_tasks import TasksFailed
 from muster.core.reasons.stored import StoredReason
 from muster.core.resources import AmountUnit
-from muster.core.views.base import ReasonView
+from muster.core.views.base import ReasonView, View
+from muster.core.views.projection import view_of
 
 KINDS = sorted(CATALOGUE.values(), key=lambda kind: kind.code)
 COMMON = {each.name for each in fields(Reason)}
@@ -131,6 +132,25 @@ def test_reason_as_people_see_it_has_the_numbers_that_its_texts_tell_and_no_othe
     assert ReasonView.of(why).numbers == {"group": "pool", "in_s": 5}
     some = NoRoom(agents=3, group="pool", request="1 cpu", barred=1)
     assert ReasonView.of(some).numbers == some.numbers()
+
+
+class Seen(View):
+    """Something with a reason, as people see it."""
+
+    why: ReasonView | None
+
+
+@dataclass(frozen=True)
+class Known:
+    """Something with a reason."""
+
+    why: Reason | None
+
+
+def test_reason_of_something_is_seen_with_it() -> None:
+    lost = AgentLost(agent="a")
+    assert view_of(Seen, Known(lost)) == Seen(why=ReasonView.of(lost))
+    assert view_of(Seen, Known(None)) == Seen(why=None)
 
 
 def test_differences_are_told_as_a_text() -> None:
