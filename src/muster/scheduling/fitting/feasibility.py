@@ -257,27 +257,16 @@ class Feasibility:
         index_of = {status: index for index, status in enumerate(known)}
         return slots, np.array([index_of[each] for each in statuses], np.int64), known
 
+    @cached_property
+    def _closed_in_group(self) -> ClosedAgents:
+        _, indexes, statuses = self._closed
+        return _closed_agents(indexes, statuses)
+
     def _closed_among(self, mask: Flags | None) -> ClosedAgents:
+        if mask is None:
+            return self._closed_in_group
         slots, indexes, statuses = self._closed
-        if mask is not None:
-            indexes = indexes[mask[slots]]
-        if not indexes.size:
-            return {}
-        counts = np.bincount(indexes, minlength=len(statuses)).tolist()
-        by_count = sorted(zip(counts, statuses, strict=True), key=lambda each: (-each[0], each[1]))
-        remedies = Counter[str]()
-        for count, status in by_count:
-            remedies[_remedy_of(status)] += count
-        return ClosedAgents(
-            closed=indexes.size,
-            statuses=", ".join(f"{count} {each}" for count, each in by_count if count),
-            barred=remedies["barred"] or None,
-            isolated=remedies["isolated"] or None,
-            healing=remedies["healing"] or None,
-            withheld=remedies["withheld"] or None,
-            full=remedies["full"] or None,
-            silent=remedies["silent"] or None,
-        )
+        return _closed_agents(indexes[mask[slots]], statuses)
 
     # Room
 
@@ -328,6 +317,30 @@ def _remedy_of(status: str) -> str:
     if status.startswith(WITHHELD):
         return "withheld"
     return "full" if status == OUT_OF_DISK else "silent"
+
+
+def _closed_agents(indexes: Ints, statuses: Sequence[str]) -> ClosedAgents:
+    """
+    Args:
+        indexes: of the status of each agent, in ``statuses``.
+    """
+    if not indexes.size:
+        return {}
+    counts = np.bincount(indexes, minlength=len(statuses)).tolist()
+    by_count = sorted(zip(counts, statuses, strict=True), key=lambda each: (-each[0], each[1]))
+    remedies = Counter[str]()
+    for count, status in by_count:
+        remedies[_remedy_of(status)] += count
+    return ClosedAgents(
+        closed=indexes.size,
+        statuses=", ".join(f"{count} {each}" for count, each in by_count if count),
+        barred=remedies["barred"] or None,
+        isolated=remedies["isolated"] or None,
+        healing=remedies["healing"] or None,
+        withheld=remedies["withheld"] or None,
+        full=remedies["full"] or None,
+        silent=remedies["silent"] or None,
+    )
 
 
 def together(workload: WorkloadClass) -> RulesTogether:
