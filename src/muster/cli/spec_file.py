@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from muster.cli.parameters import Argument
 from muster.cli.words import one
 from muster.client.moments import with_absolute_moments
+from muster.client.points import with_points
 from muster.client.workdir import current_directory, with_absolute_workdirs
 from muster.core.errors import InvalidSpec, MusterError, Problem
 
@@ -70,6 +71,7 @@ def read_spec(file: str, *models: "type[S]") -> S:
     _check_kind(file, keys, [str(model.model_fields["kind"].default) for model in models])
     keys = with_absolute_workdirs(keys, directory_of(file))
     # Work of a kind that the command does not name is submitted like a job.
+    keys = with_points(keys, directory_of(file))
     return cast(S, spec_of(with_absolute_moments(keys)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from enum import Enum
@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from muster.core.errors import InvalidSpec, Problem
 
-Value = str | int | float | bool | None
+Value = str | int | float | bool | Sequence[str] | None
 
 
 class Identified(Protocol):
@@ -65,7 +65,8 @@ def quoted_path(ref: Ref, between: str = "/") -> str:
 
 
 def query_of(params: Mapping[str, Value]) -> str:
-    """The query string of the parameters that are not None.
+    """The query string of the parameters that are not None. One of several values stands there once
+    for each.
 
     Raises:
         InvalidSpec: a value is not text in UTF-8, or as ``plain_of``.
@@ -76,7 +77,7 @@ def query_of(params: Mapping[str, Value]) -> str:
         if value is not None
     }
     with _refused():
-        return urlencode(said)
+        return urlencode(said, doseq=True)
 
 
 def plain_of(value: Any, field: str = "") -> Any:

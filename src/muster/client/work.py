@@ -241,17 +241,26 @@ class WorkCalls(ResourceCalls):
         state: str | None = None,
         *,
         failed: bool = False,
+        where: Mapping[str, object] | None = None,
         offset: int = 0,
         limit: int = 100,
     ) -> Exchange[TaskPage]:
         """A job's tasks by index with their latest attempts, from the ``offset``-th on; of one
-        ``state`` if it is given, or only tasks that ``failed`` by themselves.
+        ``state`` if it is given, or only tasks that ``failed`` by themselves; only those with the
+        values ``where`` of their parameters.
 
         At most ``PAGE`` (1,000) at a time; ``total`` counts all of them.
         """
         path = JOBS.of(ref, "tasks")
+        values = [f"{name}={value}" for name, value in (where or {}).items()]
         return self._get(
-            TaskPage, path, state=state, failed=failed, offset=offset, limit=min(limit, PAGE)
+            TaskPage,
+            path,
+            state=state,
+            failed=failed,
+            where=values or None,
+            offset=offset,
+            limit=min(limit, PAGE),
         )
 
     @exchange

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+MAX_TASKS = 10_000_000
+"""Tasks of one job."""
 MAX_RANGES = 20_000
 """Ranges of one job; each costs memory for as long as the job lives."""
 _MAX_DIGITS = 8

@@ -30,7 +30,7 @@ from muster.core.views.placement import WhyView
 from muster.core.views.work import JobView, TaskDetail
 from muster.store.live import Live
 from muster.store.queries.jobs import all_counts
-from muster.store.queries.tasks import list_tasks, read_task
+from muster.store.queries.tasks import TaskFilter, list_tasks, read_task
 from muster.store.records import Job, Session
 
 MOST_MACHINES = 5
@@ -100,7 +100,7 @@ def explain_ended_job(
         first = read_task(connection, principal, job.id, int(job.reason.numbers["index"] or 0))
         failed, details = (first,), tuple(sentences.ran(first))
     elif job.state is JobState.FAILED:
-        failed = list_tasks(connection, principal, job.id, TaskState.FAILED, 0, 1).items
+        failed = list_tasks(connection, principal, job.id, TaskFilter(TaskState.FAILED), 0, 1).items
         details = tuple(map(sentences.failed, failed))
     output = job.name if ran_s is not None else None
     if output is not None and failed and job.tasks_total > 1:

@@ -1,5 +1,6 @@
 """Answers about jobs, their tasks, sessions, kernels, and the history of all of them."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -172,7 +173,7 @@ class KernelView(View):
 
 class TaskView(View):
     """One replica of a job; ``attempt`` counts from 1 and is 0 before the first. ``state_number``
-    is ``TaskState.number`` of the state."""
+    is ``TaskState.number`` of the state. ``parameters`` are its values of the job's ``matrix``."""
 
     job_id: str
     index: int
@@ -189,6 +190,7 @@ class TaskView(View):
     finished_at: float | None = None
     exit_code: int | None = None
     reason: ReasonView | None = None
+    parameters: Mapping[str, str] = {}
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "state_number", self.state.number)
@@ -212,13 +214,15 @@ class TaskPage(View):
 
 
 class FailureView(View):
-    """Tasks of a job that failed alike: so many ``tasks``, the first of them ``such_as``."""
+    """Tasks of a job that failed alike: so many ``tasks``, the first of them ``such_as``.
+    ``parameters`` are the values that they all have, and not all tasks of the job."""
 
     state: TaskState
     exit_code: int | None = None
     reason: ReasonView | None = None
     tasks: int
     such_as: tuple[int, ...]
+    parameters: Mapping[str, str] = {}
 
 
 class FailurePage(View):
