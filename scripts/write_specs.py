@@ -18,6 +18,7 @@ from muster.core.specs import (
     group,
     health,
     job,
+    matrix,
     notify,
     placement,
     pool,
@@ -37,6 +38,7 @@ SECTIONS: tuple[tuple[str, type[amounts.Spec]], ...] = (
     ("Placement", placement.PlacementSpec),
     ("Constraints", placement.Constraint),
     ("Dependencies", placement.Dependency),
+    ("Parameters of tasks (`matrix`)", matrix.Matrix),
     ("Channels", notify.Channel),
     ("Recovery", recovery.RecoverySpec),
     ("A scaling group (`kind: group`)", group.ScalingGroup),
@@ -70,6 +72,7 @@ _READ_BY = {
     "_statuses": "status, range or list of them: `200-399`",
     "_access": "`owner`, `public`, or keys: [access](#access-to-a-deployment)",
     "_host": "text: `chat.example.org`",
+    "_point": "parameters with values",
     "_header": "text: `X-Session`",
     "_extra": "names with amounts: `{licence: 1}`",
 }

@@ -212,7 +212,7 @@ def test_service_starts_once_its_database_is_healthy_and_reaches_it(
 
 
 def test_each_line_is_a_task(shell: Shell) -> None:
-    done = shell.types("submit --wait -n 5 convert.yaml", code=1)
+    done = shell.types("submit --wait convert.yaml", code=1)
     assert "5 of 5 tasks ended: 4 succeeded, 1 failed" in done.stderr
     assert shell.types("logs convert").stdout.splitlines() == [
         "0 | converted a.wav",

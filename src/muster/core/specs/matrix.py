@@ -31,7 +31,7 @@ from muster.core.text import MAX_ARGUMENT, check_text
 
 MAX_PARAMETERS = 32
 MAX_VALUES = 100_000
-"""Values of a parameter that are written one by one, and points beside the grid."""
+"""ParameterValues of a parameter that are written one by one, and points beside the grid."""
 MAX_RULES = 1_000
 """Rules of ``exclude``."""
 VARIABLE = "MUSTER_PARAM_"
@@ -61,22 +61,22 @@ def as_text(value: Any) -> str:
     return check_text(value, MAX_ARGUMENT)
 
 
-class Values(Sequence[str]):
+class ParameterValues(Sequence[str]):
     """The values of one parameter: those of a list, or the whole numbers of a range."""
 
     def __init__(self, values: Sequence[str] | TaskRanges) -> None:
         self._values = values
 
     @staticmethod
-    def read(value: Any) -> "Values":
+    def read(value: Any) -> "ParameterValues":
         """
         Raises:
             ValueError: it is neither a list of values nor a range.
         """
-        if isinstance(value, Values):
+        if isinstance(value, ParameterValues):
             return value
         if isinstance(value, str) and _RANGE.fullmatch(value):
-            return Values(TaskRanges.parse(value))
+            return ParameterValues(TaskRanges.parse(value))
         if not isinstance(value, list | tuple):
             raise ValueError(f"expected {_EXPECTED_VALUES}")
         if not 0 < len(value) <= MAX_VALUES:
@@ -85,7 +85,7 @@ class Values(Sequence[str]):
         if len(set(values)) < len(values):
             often = Counter(values).most_common(1)[0][0]
             raise ValueError(f"expected each value once, not {often[:80]!r} again")
-        return Values(values)
+        return ParameterValues(values)
 
     def written(self) -> str | list[str]:
         """The values as they are stored and sent."""
@@ -115,7 +115,7 @@ class Values(Sequence[str]):
         return self._values.below(number) if number in self._values else None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Values) and self._values == other._values
+        return isinstance(other, ParameterValues) and self._values == other._values
 
     def __hash__(self) -> int:
         return hash(self._values)
@@ -133,13 +133,13 @@ def _check_name(name: str) -> None:
         )
 
 
-def _values_of(name: Any, values: Any) -> Values:
+def _values_of(name: Any, values: Any) -> ParameterValues:
     """
     Raises:
         ValueError: they are none.
     """
     try:
-        return Values.read(values)
+        return ParameterValues.read(values)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
@@ -151,9 +151,9 @@ def _point(value: Any) -> Any:
 
 
 _Values = Annotated[
-    InstanceOf[Values],
-    BeforeValidator(Values.read),
-    PlainSerializer(Values.written),
+    InstanceOf[ParameterValues],
+    BeforeValidator(ParameterValues.read),
+    PlainSerializer(ParameterValues.written),
     WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}),
 ]
 _Point = Annotated[dict[str, str], BeforeValidator(_point)]

@@ -175,7 +175,7 @@ def _with_values(
 def _in_state(
     connection: Connection, job: Row[Any], indexes: Sequence[int], asked: TaskFilter
 ) -> list[int]:
-    """Those of some tasks that are in the state asked for."""
+    """The indexes of those of some tasks that are in the state asked for."""
     tasks = schema.tasks.c
     condition = failed_by_itself() if asked.failed else tasks.status == asked.state
     counts_rowless = not asked.failed and asked.state is state_without_row(ended=_ended(job))
