@@ -31,7 +31,7 @@ from muster.core.text import MAX_ARGUMENT, check_text
 
 MAX_PARAMETERS = 32
 MAX_VALUES = 100_000
-"""ParameterValues of a parameter that are written one by one, and points beside the grid."""
+"""Values of a parameter that are written one by one, and points beside the grid."""
 MAX_RULES = 1_000
 """Rules of ``exclude``."""
 VARIABLE = "MUSTER_PARAM_"
