@@ -34,7 +34,7 @@ class DeploymentKind(Kind[DeploymentView, DeploymentDetail]):
         return record.name
 
     def offers(self, record: DeploymentView) -> Iterator[tuple[str, str]]:
-        said = f"{record.status.lower()}, {healthy_of(record.healthy, record.replicas)}"
+        said = f"{record.standing.lower()}, {healthy_of(record.healthy, record.replicas)}"
         yield record.name, said
         yield record.id, said
 
