@@ -171,8 +171,9 @@ def test_work_ends_when_the_deployment_that_it_waits_for_is_taken_down(
 @pytest.mark.parametrize(
     ("after", "refusal"),
     [
-        ("search:healthy", "expected the name or id of a deployment that takes your requests"),
-        ("bobs:healthy", "expected the name or id of a deployment that takes your requests"),
+        ("search:healthy", "there is no such deployment"),
+        ("bobs:healthy", "this deployment takes no requests of yours"),
+        ("gone:healthy", "this deployment is being taken down"),
         ("chat", "this is a deployment: expected chat:healthy"),
         ("chat:running", "this is a deployment: expected chat:healthy"),
         ("prep:healthy", "this is no deployment: expected prep:running or prep:succeeded or"),
@@ -182,6 +183,9 @@ def test_dependency_that_names_nothing_of_its_kind_is_refused(
     worlds: MakeWorld, after: str, refusal: str
 ) -> None:
     cluster, _ = served(worlds, prep=Run(100))
+    deploy(cluster, "gone")
+    cluster.run(1)
+    cluster.ask("destroy")
     deploy(cluster, "chat")
     deploy(cluster, "bobs", BOB)
     cluster.world.submit(job("prep"))
@@ -321,6 +325,12 @@ def test_deployment_does_not_wait_for_itself(worlds: MakeWorld) -> None:
     cluster, _ = served(worlds)
     with pytest.raises(InvalidSpec, match="a deployment does not wait for itself"):
         deploy(cluster, "chat", after=["chat:healthy"])
+    made = deploy(cluster, "chat")
+    cluster.run(4)
+    assert made.status is EndpointLifecycle.READY
+    for itself in ("chat", made.id):
+        with pytest.raises(InvalidSpec, match="a deployment does not wait for itself"):
+            deploy(cluster, "chat", after=[f"{itself}:healthy"])
 
 
 def test_deployments_do_not_wait_for_each_other(worlds: MakeWorld) -> None:
@@ -374,8 +384,9 @@ def test_machine_that_is_reached_by_loopback_gets_the_address_on_loopback(
 @pytest.mark.parametrize(
     ("urls", "name", "refusal"),
     [
-        ((ELSEWHERE,), "search", "expected the name of a deployment that takes your requests"),
-        ((ELSEWHERE,), "bobs", "expected the name of a deployment that takes your requests"),
+        ((ELSEWHERE,), "search", "there is no such deployment"),
+        ((ELSEWHERE,), "bobs", "this deployment takes no requests of yours"),
+        ((ELSEWHERE,), "gone", "this deployment is being taken down"),
         ((), "chat", "it has no address: no proxy reports to the controller"),
         ((HERE,), "chat", "the proxy listens on loopback alone"),
     ],
@@ -386,6 +397,9 @@ def test_use_of_what_has_no_address_is_refused(
     cluster, _ = served(worlds)
     move_to(cluster, "10.0.0.5")
     report(cluster, *urls)
+    deploy(cluster, "gone")
+    cluster.run(1)
+    cluster.ask("destroy")
     deploy(cluster, "chat")
     deploy(cluster, "bobs", BOB)
     with pytest.raises(InvalidSpec, match=rf"uses is '{name}': .*{refusal}"):
@@ -444,7 +458,7 @@ def test_job_that_is_retried_waits_for_no_deployment_that_it_began_with(
     cluster.run(12)
     assert programs.started.count("fetch") == 3
     assert fetches.status is JobState.FAILED
-    with pytest.raises(InvalidSpec, match="takes your requests"):
+    with pytest.raises(InvalidSpec, match="takes no requests of yours"):
         cluster.world.ask(
             lambda work, parts: parts[JobRequests].submit(work, BOB, job("b", "chat:healthy"))
         )
