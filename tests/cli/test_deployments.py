@@ -120,35 +120,6 @@ def test_show_tells_how_a_deployment_is_reached_and_a_route_s_times(cluster: Ser
     assert not re.search(r"[0-9]{9}\.", told), "no seconds since the epoch"
 
 
-def test_deployment_that_waits_for_other_work_says_for_which_in_the_list(
-    cluster: ServedCluster,
-) -> None:
-    with cluster.client() as client:
-        client.submit(name="prep", command=["true"])
-        spec = {"command": ["forever"], "resources": {"cpu": "10m"}}
-        client.deploy({"name": "web", "after": ["prep"], **spec})
-        client.deploy({"name": "chat", **spec})
-    rows = typed(cluster, "deployments").stdout.splitlines()[1:]
-    assert [row.split()[:2] for row in rows][-1] == ["web", "pending"]
-    assert "waits until prep has succeeded" in rows[-1]
-    assert "waits" not in rows[0]
-
-
-def test_deployment_of_which_no_replica_is_healthy_is_ready_in_no_answer(
-    cluster: ServedCluster,
-) -> None:
-    with cluster.client() as client:
-        client.deploy({"name": "web", "command": ["forever"], "resources": {"cpu": "64"}})
-        cluster.pass_time(5.0)
-        assert client.deployments.show("web").status == "READY"
-        assert client.why("web").status == "READY"
-    assert typed(cluster, "why", "web").stdout.startswith("not ready  deployment web: 0 of 1 ")
-    assert typed(cluster, "show", "web").stdout.startswith("web  not ready  ")
-    (row,) = typed(cluster, "deployments").stdout.splitlines()[1:]
-    assert row.split()[1:3] == ["not", "ready"]
-    assert '"status":"READY"' in typed(cluster, "why", "web", "--json").stdout.replace(": ", ":")
-
-
 def test_wait_that_is_over_leaves_the_deployment_alone(cluster: ServedCluster) -> None:
     result = typed(cluster, "deploy", "-", "--timeout", "0", stdin=WEB)
     assert result.exit_code == 2

@@ -81,8 +81,8 @@ def complete_deployment(ctx: click.Context, incomplete: str) -> list[tuple[str, 
 
 
 def complete_dependency(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
-    """What work may wait for: names of jobs, sessions and deployments that have not ended; after a
-    colon, the states of what has this name that can be waited for."""
+    """Names of jobs, sessions and deployments for which work may wait; after a colon, the states of
+    the one of this name for which it may."""
     from muster.cli.kinds import deployment
 
     name, colon, _ = incomplete.partition(":")

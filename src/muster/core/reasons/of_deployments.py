@@ -16,7 +16,7 @@ _LOOK = (
     "{by_command:?Look why its probe.command fails}"
     "{by_command:!Look whether its program listens on PORT and answers the probe}"
 )
-"""What to do about probes that are bad; stored reasons may lack how they were made."""
+"""The remedy for probes that are bad; stored reasons may lack how they were made."""
 
 OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
     ReasonCode.ROUTE_STARTS: Definition(_W, "its session is {status}"),

@@ -147,7 +147,7 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
 
 
 def worded(detail: ErrorDetails, *, of_time: bool = False) -> str:
-    """What pydantic expected, in Muster's words.
+    """The expectation of pydantic, in Muster's words.
 
     Args:
         of_time: whether the value is a length of time.
