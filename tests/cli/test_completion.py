@@ -3,6 +3,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner
 from tests.cli.fake_cluster import ANN, IDS, FakeCluster, job, session
@@ -17,6 +18,7 @@ from muster.cli.completion import (
     complete_any,
     complete_cancelled,
     complete_dependency,
+    complete_deployment,
     complete_group,
     complete_output,
     complete_pool,
@@ -157,6 +159,13 @@ def test_work_and_deployments_to_wait_for_are_offered_with_the_states_that_they_
     assert [n for n, _ in complete(cluster, "web:h", complete_dependency)] == ["web:healthy"]
     assert complete(cluster, "nothing:", complete_dependency) == []
     assert {*OF_WORK, *OF_DEPLOYMENTS} == {*DependencyCondition}
+
+
+def test_deployments_that_are_being_taken_down_are_offered_to_nobody() -> None:
+    going = msgspec.structs.replace(web(), name="wall", status=EndpointLifecycle.DESTROYING)
+    cluster = FakeCluster(deployments_=[web(), going])
+    assert [name for name, _ in complete(cluster, "w", complete_deployment)] == ["web"]
+    assert [name for name, _ in complete(cluster, "w", complete_dependency)] == ["web"]
 
 
 def test_bash_which_divides_words_at_colons_is_offered_what_follows_the_colon() -> None:
