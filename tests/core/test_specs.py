@@ -68,6 +68,8 @@ def test_json_is_read_as_well_as_yaml() -> None:
         ({"command": "x", "gpu": 1}, "gpu: unknown key; did you mean resources.gpu?"),
         ({"command": "x", "retries": 2}, "unknown key; did you mean max_retries_failure?"),
         ({"command": "x", "time": "1h"}, "time: unknown key; did you mean timeout?"),
+        ({"command": "x", "workingDir": "/"}, "workingDir: unknown key; did you mean workdir?"),
+        ({"command": "x", "needs": ["prep"]}, "needs: unknown key; did you mean after?"),
         ({"command": "x", "env": {"1A": ""}}, "at most 255 of them, the first no digit"),
         ({"command": "x", "resources": {"gpu_model": "T4"}}, "gpu_model is 'T4': expected only"),
         ({"command": "x", "resources": {"cpu": -1}}, "resources.cpu is -1: expected a number"),

@@ -199,7 +199,7 @@ def test_service_starts_once_its_database_is_healthy_and_reaches_it(
     shell: Shell, client: Client
 ) -> None:
     refused = shell.types("deploy web.yaml", code=1).stderr
-    assert "'db': expected the name of a deployment that takes your requests" in refused
+    assert "'db': there is no such deployment" in refused
     shell.types("deploy --detach db.yaml")
     shell.types("deploy --detach web.yaml")
     until(lambda: client.deployments.show("web").healthy == 1, TIMEOUT_S)

@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from muster.core.errors import InvalidSpec, Problem
+from muster.core.specs.load import worded
 
 _BOUNDS = {
     annotated_types.Ge: "ge",
@@ -192,16 +193,16 @@ class Arguments:
         for each in self.parameters:
             if each.name not in given:
                 if each.default is msgspec.NODEFAULT:
-                    problems.append(Problem(each.alias, "None", "Field required"))
+                    problems.append(Problem(each.alias, "", "missing, and it has no default"))
                 values[each.name] = each.default
                 continue
             try:
                 values[each.name] = self._adapters[each.name].validate_python(given[each.name])
             except ValidationError as error:
                 shown = repr(given[each.name])[:80]
-                for detail in error.errors():
-                    said = detail["msg"].replace("Input should be", "expected")
-                    problems.append(Problem(each.alias, shown, said))
+                problems += [
+                    Problem(each.alias, shown, worded(detail)) for detail in error.errors()
+                ]
         if problems:
             raise _WrongValues(problems)
         return values

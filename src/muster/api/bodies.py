@@ -127,7 +127,8 @@ def _from_json(body: bytes, models: tuple[type[S], ...]) -> S:
     try:
         data = from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        raise InvalidSpec([Problem("body", "", f"not readable as JSON: {error}")]) from None
+        said = str(error).replace("EOF while parsing", "it ends within")
+        raise InvalidSpec([Problem("body", "", f"not readable as JSON: {said}")]) from None
     return parse_spec(_model_of(data, models), data)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import click
 
-from muster.cli.completion import complete_group
+from muster.cli.completion import complete_deployment, complete_group
 from muster.cli.parameters import Option
 from muster.cli.request import environment, pairs, without_nones
 from muster.client.workdir import absolute, current_directory
@@ -249,6 +249,7 @@ class Environment:
             "--uses",
             metavar="DEPLOYMENT",
             help="Tell where it is reached, as MUSTER_URL_NAME; may be repeated.",
+            autocompletion=complete_deployment,
         ),
     ] = None
     stderr: Annotated[

@@ -13,6 +13,7 @@ from muster.client.calls import PAGE, body_of
 from muster.client.encoding import Ref, json_of, plain_of
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.exit_code import with_exit_code
+from muster.client.moments import with_absolute_moments
 from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
 from muster.client.resource import ClientResource, ListingQuery, RecordViews, ResourceCalls, newest
@@ -212,7 +213,7 @@ class WorkCalls(ResourceCalls):
         path, key = JOBS.of(ref, "retry"), {"Idempotency-Key": uuid.uuid4().hex}
         asked: dict[str, Any] = {"failed": failed}
         if changes:  # an older controller knows none
-            asked["changes"] = with_absolute_workdirs(plain_of(changes))
+            asked["changes"] = with_absolute_workdirs(plain_of(with_absolute_moments(changes)))
         body = json_of(asked)
         return self._read(JobView, self._send("POST", path, body=body, headers=key))
 

@@ -192,6 +192,7 @@ _SHOWN_ELSEWHERE = frozenset(
         "resources",
         "placement",
         "environment",
+        "env",
     }
 )
 _DURATIONS = frozenset(
@@ -207,7 +208,7 @@ _DURATIONS = frozenset(
 
 
 def _options(spec: dict[str, Any]) -> str:
-    """The other fields of the spec; only the names of variables and files."""
+    """The other fields of the spec; only the names of files."""
     options = {**spec, **spec.get("placement", {})}
     return "; ".join(
         f"{key}={plain(_worded(key, value))}"
@@ -219,10 +220,13 @@ def _options(spec: dict[str, Any]) -> str:
 def _worded(key: str, value: Any) -> str:
     """The value of an option as a person would write it."""
     from muster.core.specs import Constraint, Dependency
+    from muster.core.task_ranges import TaskRanges
 
     match key:
         case _ if key in _DURATIONS:
             return duration(value)
+        case "only":
+            return TaskRanges.parse(str(value)).in_steps()
         case "not_before":
             return moment(value)
         case "constraints":

@@ -1,5 +1,7 @@
 """The answers of `muster why` about deployments and routes."""
 
+from typing import Any
+
 from sqlalchemy import Connection
 
 from muster.control.deployment.book import Routes
@@ -17,7 +19,7 @@ from muster.core.owner import Principal
 from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.specs.serving import ProbeSide
 from muster.core.states import SessionStatus
-from muster.core.states.deployment import UP, RouteStatus
+from muster.core.states.deployment import UP, RouteStatus, deployment_standing
 from muster.core.views.deployments import DeploymentView, RouteView
 from muster.core.views.placement import WhyView
 from muster.serving.replicas import Standing
@@ -48,7 +50,10 @@ def explain_deployment(
             reasons += [each for each in of_route if each.code is not ReasonCode.ROUTE_NOT_NEEDED]
     found.reasons = [*dict.fromkeys([*reasons, *found.reasons])]
     verdict = sentences.deployment(deployment.name, deployment.status, healthy, deployment.replicas)
-    return found.answer(deployment.id, deployment.status, verdict, name=deployment.name)
+    standing = deployment_standing(deployment.status, deployment.replicas, healthy)
+    return found.answer(
+        deployment.id, deployment.status, verdict, name=deployment.name, standing=standing
+    )
 
 
 def _waiting(route: Route, live: Live) -> Session | None:
@@ -98,7 +103,9 @@ def explain_route(
     verdict = sentences.route(
         route.deployment.name, route.status, for_s, served=route.good_at is not None
     )
-    return found.answer(route.id, route.status, verdict, name=route.deployment.name)
+    return found.answer(
+        route.id, route.status, verdict, name=route.deployment.name, standing=route.status
+    )
 
 
 def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[Reason]:
@@ -123,7 +130,12 @@ def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[
         case RouteStatus.DEGRADED if heard.good and not is_proven(routes, route, live):
             return [unseen(route)]
         case RouteStatus.DEGRADED if heard.good is False:
-            told = {"streak": heard.streak, "found": heard.detail, "route": route.id}
+            told: dict[str, Any] = {
+                "streak": heard.streak,
+                "found": heard.detail,
+                "by_command": route.probe.command is not None,
+                "route": route.id,
+            }
             if route.good_at is not None:
                 return [reason(ReasonCode.ROUTE_BAD, **told)]
             told["limit_s"] = route.probe.start_timeout

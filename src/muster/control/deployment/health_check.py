@@ -133,15 +133,16 @@ def out_of_sight(routes: Routes) -> Reason:
 def _found(health: Health, heard: Heard, route: Route) -> Reason:
     """Why a route is judged so."""
     told = health.why.numbers
+    probed = {"found": heard.detail, "by_command": route.probe.command is not None}
     match health.why.code:
         case HealthCode.NEVER_GOOD if heard.good:
             return unseen(route)
         case HealthCode.NEVER_GOOD:
-            return reason(ReasonCode.ROUTE_NEVER_GOOD, after_s=told["limit_s"], found=heard.detail)
+            return reason(ReasonCode.ROUTE_NEVER_GOOD, after_s=told["limit_s"], **probed)
         case HealthCode.STALE:
             return reason(ReasonCode.ROUTE_STALE, after_s=told["limit_s"])
         case HealthCode.BAD:
-            told_of = {"found": heard.detail, "route": route.id}
-            return reason(ReasonCode.ROUTE_BAD, streak=int(told["streak"]), **told_of)
+            streak = int(told["streak"])
+            return reason(ReasonCode.ROUTE_BAD, streak=streak, **probed, route=route.id)
         case _:
             return reason(ReasonCode.ROUTE_NOT_PROBED)

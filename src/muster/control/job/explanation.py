@@ -27,7 +27,7 @@ from muster.core.reasons import Reason, ReasonCode, reason
 from muster.core.states import TASK_TABLE, JobState, KernelStatus, SessionStatus, TaskState
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import WhyView
-from muster.core.views.work import JobView, TaskDetail
+from muster.core.views.work import JobView, TaskDetail, WorkStanding, standing_of_tasks
 from muster.store.live import Live
 from muster.store.queries.jobs import all_counts
 from muster.store.queries.tasks import TaskFilter, list_tasks, read_task
@@ -73,9 +73,9 @@ def explain_job(
     if to_come:
         reasons.append(reason(ReasonCode.NOT_YET_CANDIDATE, waiting=to_come, candidates=queued))
     counts = all_counts(job.counts, job.tasks_total, job.next_task, ended=False)
-    return found.answer(
-        job.id, job.status, sentences.tasks(counts), _where(live, job, now), name=job.name
-    )
+    verdict, where = sentences.tasks(counts), _where(live, job, now)
+    standing = standing_of_tasks(counts)
+    return found.answer(job.id, job.status, verdict, where, name=job.name, standing=standing)
 
 
 def job_needs_agent(live: Live, cluster: ClusterState, job: Job) -> list[Reason]:
@@ -124,6 +124,7 @@ def with_what_is_left(live: Live, ended: WhyView, now: float) -> WhyView:
     silent = dict.fromkeys(silence_of(each, now) for each in agents if not each.connected)
     return replace(
         ended,
+        standing=WorkStanding.STOPPING,
         details=(*ended.details, left),
         reasons=(*ended.reasons, *map(ReasonView.of, silent)),
     )
@@ -147,7 +148,13 @@ def explain_task(
     agents = [attempt.agent] if attempt.agent else []
     verdict = sentences.runs(name, now - attempt.started_at, agents, attempt=attempt.attempt)
     return replace(
-        of_session, status=task.state, verdict=verdict, details=(), name=name, output=name
+        of_session,
+        status=task.state,
+        standing=task.state,
+        verdict=verdict,
+        details=(),
+        name=name,
+        output=name,
     )
 
 

@@ -12,6 +12,11 @@ from muster.core.reasons.definition import Definition
 _FOUND = "{found:?: {found}}"
 _UNDO = "`muster rollout undo {deployment:?{deployment}}{deployment:!NAME} --to {revision}`"
 """The command that tries a revision again; stored reasons may lack the name."""
+_LOOK = (
+    "{by_command:?Look why its probe.command fails}"
+    "{by_command:!Look whether its program listens on PORT and answers the probe}"
+)
+"""The remedy for probes that are bad; stored reasons may lack how they were made."""
 
 OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
     ReasonCode.ROUTE_STARTS: Definition(_W, "its session is {status}"),
@@ -29,22 +34,19 @@ OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
     ReasonCode.ROUTE_NEVER_GOOD: Definition(
         _R,
         f"no probe was good within {{after_s:~}} of its start{_FOUND}",
-        "Look whether its program listens on PORT and answers the probe; or set a longer "
-        "probe.start_timeout.",
+        f"{_LOOK}; or set a longer probe.start_timeout.",
     ),
     ReasonCode.ROUTE_NOT_PROBED: Definition(_W, "it was not probed yet"),
     ReasonCode.ROUTE_NOT_YET_GOOD: Definition(
         _W,
         f"it is not healthy yet: {{streak:bad probe}} in a row{_FOUND}; {{limit_s:~}} after its "
         "start it counts as failed",
-        "If it should be up by now, look whether its program listens on PORT and answers the "
-        "probe: `muster logs {route}`.",
+        f"It may still be starting. {_LOOK}: `muster logs {{route}}`.",
     ),
     ReasonCode.ROUTE_BAD: Definition(
         _R,
         f"{{streak:bad probe}} in a row{_FOUND}",
-        "Look whether its program listens on PORT and answers the probe{route:?: `muster logs "
-        "{route}`}.",
+        f"{_LOOK}{{route:?: `muster logs {{route}}`}}.",
     ),
     ReasonCode.ROUTE_PORT_TAKEN: Definition(
         _O,

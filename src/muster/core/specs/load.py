@@ -141,14 +141,21 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
             expected = 'expected text: write "" for empty text'
         case "string_pattern_mismatch":
             expected = _OF_PATTERN.get(detail["ctx"]["pattern"], _OF_NAME)
-        case _ if kind in _EXPECTED:
-            of_time = _is_duration(model, place)
-            bounds = detail.get("ctx", {}).items()
-            limits = {name: _limit(bound, of_time=of_time) for name, bound in bounds}
-            expected = _EXPECTED[kind].format_map(limits)
         case _:
-            expected = _reworded(detail["msg"])
+            expected = worded(detail, of_time=bool(place) and _is_duration(model, place))
     return Problem(field, written, expected)
+
+
+def worded(detail: ErrorDetails, *, of_time: bool = False) -> str:
+    """The expectation of pydantic, in Muster's words.
+
+    Args:
+        of_time: whether the value is a length of time.
+    """
+    if (sentence := _EXPECTED.get(detail["type"])) is None:
+        return _reworded(detail["msg"])
+    bounds = detail.get("ctx", {}).items()
+    return sentence.format_map({name: _limit(each, of_time=of_time) for name, each in bounds})
 
 
 def _limit(bound: Any, *, of_time: bool) -> Any:
@@ -229,14 +236,27 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 _MEANT: Mapping[str, str] = {
+    "autoscaling": "scale",
     "cmd": "command",
     "cwd": "workdir",
     "depends_on": "after",
     "environment": "env",
     "gang": "coscheduled",
+    "health": "probe",
+    "health_check": "probe",
+    "healthcheck": "probe",
+    "instances": "replicas",
+    "liveness": "probe",
+    "liveness_probe": "probe",
     "max_retries": "max_retries_failure",
+    "needs": "after",
     "nodes": "kernels",
+    "readiness": "probe",
+    "readiness_probe": "probe",
+    "requires": "after",
     "retries": "max_retries_failure",
+    "rollout": "update",
+    "strategy": "update",
     "time": "timeout",
     "time_limit": "timeout",
     "variables": "env",
@@ -246,8 +266,12 @@ _MEANT: Mapping[str, str] = {
 """Words of options, and of other schedulers, and the keys that they mean."""
 
 
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
 def _meant(word: str, known: Sequence[str]) -> str:
-    key = _MEANT.get(word.replace("-", "_"))
+    in_words = _CAPITAL.sub("_", word[:_WRITTEN]).replace("-", "_").lower()
+    key = _MEANT.get(in_words)
     return f"; did you mean {key}?" if key in known else ""
 
 

@@ -77,10 +77,7 @@ class JobView(RecordView):
             return WorkStanding.STOPPING
         if self.ended:
             return _ended_by(self.reason) if self.state is JobState.KILLED else self.state
-        if self.counts.get(TaskState.RUNNING):
-            return WorkStanding.RUNNING
-        starts = self.counts.get(TaskState.ASSIGNED) or self.counts.get(TaskState.BUILDING)
-        return WorkStanding.STARTING if starts else WorkStanding.WAITING
+        return standing_of_tasks(self.counts)
 
 
 class WorkStanding(StrEnum):
@@ -96,6 +93,20 @@ class WorkStanding(StrEnum):
     CANCELLED = "CANCELLED"
     TIMED_OUT = "TIMED_OUT"
     STOPPED = "STOPPED"
+
+
+def standing_of_tasks(counts: Mapping[TaskState, int]) -> WorkStanding:
+    """How a job stands that has not ended, by the numbers of its tasks: the state of those that
+    have come furthest."""
+    if counts.get(TaskState.RUNNING):
+        return WorkStanding.RUNNING
+    starts = counts.get(TaskState.ASSIGNED) or counts.get(TaskState.BUILDING)
+    return WorkStanding.STARTING if starts else WorkStanding.WAITING
+
+
+def standing_of_session(status: SessionStatus) -> WorkStanding:
+    """How a session stands that has not ended, in the words for jobs."""
+    return _OF_SESSION.get(status, WorkStanding.STARTING)
 
 
 def _ended_by(reason: ReasonView | None) -> str:
@@ -267,10 +278,10 @@ class SessionView(RecordView):
         """How the session stands, in the words for jobs."""
         if self.status is SessionStatus.TERMINATED and self.reason is not None:
             return _ended_by(self.reason)
-        return self.status if self.ended else _OF_SESSION.get(self.status, WorkStanding.STARTING)
+        return self.status if self.ended else standing_of_session(self.status)
 
 
-_OF_SESSION: dict[SessionStatus, str] = {
+_OF_SESSION: dict[SessionStatus, WorkStanding] = {
     SessionStatus.PENDING: WorkStanding.WAITING,
     SessionStatus.RUNNING: WorkStanding.RUNNING,
     SessionStatus.TERMINATING: WorkStanding.STOPPING,
