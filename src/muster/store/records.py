@@ -306,7 +306,8 @@ class Kernel(Record):
     repetition and no other failure. ``next_try_may_be_lost``, which is not stored, says that the
     agent's last Hello told of a failed try after the next one had been sent. ``recalled`` says that
     the agent was told to give the kernel back unless it had begun, ``stop_sent_at`` when it was
-    last told to stop it. ``result`` is the text that a service left at its end."""
+    last told to stop it. ``result`` is the text that a service, or a task with
+    parameters, left at its end."""
 
     session: Key[Annotated[Session, Reference("session_id")]]
     index: Key[Annotated[int, StoredAs(name="idx")]]

@@ -158,7 +158,8 @@ class ShareView(View):
 
 
 class KernelView(View):
-    """A kernel; of a job's task it is one attempt. ``agent`` is the name of the machine."""
+    """A kernel; of a job's task it is one attempt. ``agent`` is the name of the machine, and
+    ``result`` what a task with parameters wrote to $MUSTER_RESULT."""
 
     id: str
     session_id: str
@@ -176,6 +177,7 @@ class KernelView(View):
     exit_code: int | None = None
     signal: int | None = None
     reason: ReasonView | None = None
+    result: str | None = None
 
     @property
     def ended(self) -> bool:

@@ -49,6 +49,13 @@ def preparation(kernel: Kernel) -> Prepare:
     return Prepare(kernel.id, kernel.generation, ports_needed(kernel), fixed_port(kernel))
 
 
+def keeps_result(session: Session) -> bool:
+    """Whether what a kernel of the session wrote to $MUSTER_RESULT is kept: of a service its
+    verdict, and of a task with parameters what came of them."""
+    job = session.job
+    return session.service is not None or (job is not None and job.spec.matrix is not None)
+
+
 def has_own_command(kernel: Kernel) -> bool:
     """Whether command or environment tell the values of the kernel's task."""
     job = kernel.session.job
@@ -141,6 +148,7 @@ def template(kernel: Kernel, gang: Gang | None, uid: ClusterUid | None) -> Kerne
         disk_bytes=kernel.resources.disk_bytes,
         service=service,
         stderr_apart=process.stderr is Stderr.APART,
+        keeps_result=keeps_result(kernel.session),
     )
 
 
