@@ -64,6 +64,7 @@ class DeploymentModule(EntityModule):
     """
 
     entities = (DEPLOYMENT, ROUTE)
+    after = ("notice", "recovery")
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)

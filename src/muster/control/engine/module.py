@@ -1,7 +1,7 @@
 """Modules: an entity's contribution to the control plane. The folder of each entity exports one
 module (design: What an entity is)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar, cast
 
@@ -50,9 +50,10 @@ class Context:
 
 class Module:
     """One for each entity; it lives as long as the control plane. ``performers`` carry out its
-    effects."""
+    effects; ``audits`` check rules about its rows that do not follow from their declarations."""
 
     performers: Sequence[SomePerformer] = ()
+    audits: ClassVar[Sequence[Audit]] = ()
 
     def check(self, spec: Spec) -> None:
         """Refuse a spec that is handed in, or planned, for a reason that only this module knows.
@@ -98,14 +99,15 @@ class Module:
 
 class EntityModule(Module):
     """A module whose folder holds all of its ``entities``, their records, tables and mappings too.
-    ``audits`` check rules about their rows that do not follow from their declarations.
+    It is found by its folder. ``after`` names the folders of those entity modules that come before
+    it: their parts are there when it declares, and their handlers act first.
 
     Args:
         surroundings: the parts of the process that its performers may use.
     """
 
     entities: ClassVar[Sequence[SomeEntity]]
-    audits: ClassVar[Sequence[Audit]] = ()
+    after: ClassVar[Collection[str]] = ()
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.surroundings = surroundings
