@@ -30,8 +30,8 @@ from proving.swarm.story import Tell, in_silence
 from proving.swarm.wayward import on_a_short_leash
 
 PARTS: Sequence[Part] = sorted(objects_of(modules_of(parts), Part), key=lambda part: part.place)
-"""The parts of every run, in the order in which their steps are drawn, and in which they are calmed:
-those that modules of ``proving.swarm.parts`` declare."""
+"""The parts of every run, which modules of ``proving.swarm.parts`` declare, in the order in which
+their steps are drawn and in which they are calmed."""
 KINDS = Kinds(*(part.kinds for part in PARTS))
 INVARIANTS = tuple(each for part in PARTS for each in part.invariants)
 STEPS = 80

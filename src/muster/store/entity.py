@@ -10,7 +10,7 @@ from enum import Enum, StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table
+from sqlalchemy import ColumnElement, Connection, Select, Table
 
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.results import SchedulingResult
@@ -108,6 +108,8 @@ class Entity(Generic[R]):
         lasts: whether a record lives until a person removes it, as an agent does, even if there is
             nothing to do for it.
         told: which changes of status history tells.
+        beside: in SQL the names of other records whose history is shown with that of the record
+            with this id: a job's with that of its sessions.
         not_attempted: the result by which history tells that a handler left a record alone.
         joins: called for each record that enters the mirror.
         leaves: called for each record that leaves the mirror.
@@ -133,6 +135,7 @@ class Entity(Generic[R]):
         listed: "Callable[[Live], Iterable[R]] | None" = None,
         lasts: bool = False,
         told: Told = Told.ALWAYS,
+        beside: Callable[[str], Select[tuple[str]]] | None = None,
         not_attempted: SchedulingResult = SchedulingResult.SKIPPED,
         joins: "Callable[[Live, R], None] | None" = None,
         leaves: "Callable[[Live, R], None] | None" = None,
@@ -158,6 +161,7 @@ class Entity(Generic[R]):
         self.goes_with = listed is not None
         self.lasts = lasts
         self.told = told
+        self.beside = beside
         self.not_attempted = not_attempted
         self.joins = joins
         self.leaves = leaves

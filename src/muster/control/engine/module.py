@@ -37,6 +37,10 @@ class Parts:
         """
         return cast(S, self._parts[kind])
 
+    def derived_from(self, base: type[S]) -> Sequence[S]:
+        """The parts of classes derived from this one, in the order in which they were offered."""
+        return [part for part in self._parts.values() if isinstance(part, base)]
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
