@@ -12,7 +12,7 @@ from proving.hollow.supervisor import Run
 from tests.api.served import ADA, BOB, LARGE, ServedCluster
 from tests.cli.fake_cluster import because
 from tests.cli.rendered import shown
-from tests.control.lamp.api import LampView
+from tests.control.lamp.views import LampView
 
 from muster.api.app import RESOURCES
 from muster.cli import kinds

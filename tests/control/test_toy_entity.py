@@ -6,20 +6,23 @@ folder, and so is what client and command line know of them; nothing of the prod
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, assert_type, cast
+from typing import Any, assert_type
 
 import httpx
 import pytest
 from click.testing import CliRunner
 from proving.hollow.supervisor import Run
 from tests.api.served import ADMIN, BOB, LARGE, ServedCluster
-from tests.control.lamp.api import LAMPS, LampSpec, LampView
-from tests.control.lamp.client import AsyncLampClient, LampClient
+from tests.control.lamp import spec
+from tests.control.lamp.api import LAMPS
 from tests.control.lamp.entity import LAMP, Lamp, lamps
+from tests.control.lamp.joined_client import AsyncLampClient, LampClient
 from tests.control.lamp.module import LampLighter, LampModule
+from tests.control.lamp.views import LampView
 from tests.databases import migrated_url, open_unsynced
 
 import muster
@@ -179,8 +182,10 @@ class Muster:
 @pytest.fixture
 def muster_(cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch) -> Muster:
     monkeypatch.setitem(kinds.KINDS, LAMP.prefix, "tests.control.lamp.cli")
-    monkeypatch.setitem(kinds.WORK, LAMP.prefix, "tests.control.lamp.cli")
-    monkeypatch.setitem(cast(dict[str, object], load.KINDS), LAMP.name, LampSpec)
+    monkeypatch.setattr(kinds, "WORK", [*kinds.WORK, LAMP.prefix])
+    modules = [*load._modules(), LAMP.name]
+    monkeypatch.setattr(load, "_modules", lambda: modules)
+    monkeypatch.setitem(sys.modules, "muster.core.specs.lamp", spec)
     return Muster(cluster)
 
 
@@ -215,7 +220,7 @@ def test_command_waits_for_a_lamp(cluster: ServedCluster, muster_: Muster) -> No
 
     with ThreadPoolExecutor(1) as beside:
         given_up = beside.submit(give_up)
-        said = muster_("submit", "-", "--wait", stdin=CELLAR)
+        said = muster_("submit", "-", "--wait", stdin=CELLAR, code=1)
         given_up.result()
     assert said.splitlines()[-1].startswith("cellar out: ")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, Table
 
+from muster.core.ids import lookup_order
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.results import SchedulingResult
 from muster.core.states import StateTable
@@ -193,10 +194,10 @@ class Entities(dict[type, Entity[Any]]):
         return next((entity for entity in self.values() if entity.name == name), None)
 
     def referred(self) -> list[Entity[Any]]:
-        """The entities whose records people refer to, owned ones first, in the order in which a
-        name is looked up."""
+        """The entities whose records people refer to, in the order in which a name is looked
+        up."""
         found = (each for each in self.values() if each.prefix and not each.goes_with)
-        return sorted(found, key=lambda entity: entity.visible is not Visible.TO_OWNER)
+        return sorted(found, key=lambda entity: lookup_order(entity.prefix))
 
     def told_as(self, name: str) -> Entity[Any] | None:
         """The entity of the record that has this name in history; None if the ids of that entity
