@@ -192,9 +192,8 @@ def test_channels_that_a_lamp_names_are_told_of_its_end(cluster: ServedCluster, 
 def test_history_of_a_lamp_has_that_of_the_session_beside_it(cluster: ServedCluster) -> None:
     with LampClient(cluster.url, cluster.token()) as client:
         session = client.submit({"kind": "session", "kernels": [{"command": ["x"]}]})
-        cluster.pass_time(5.0)
         client.lamps.submit(name="porch", session=session.id)
-        cluster.pass_time(1.0)
+        cluster.pass_time(5.0)
         told = client.history("porch").items
     assert {entry.entity.partition("-")[0] for entry in told} == {"lmp", "ses"}
 

@@ -28,6 +28,7 @@ from muster.control.engine.work import Move, Work
 from muster.control.notice.ends import Writer
 from muster.control.notice.entity import Message, Tone
 from muster.core.errors import NotFound
+from muster.core.ids import SessionId
 from muster.core.owner import Owner, Principal
 from muster.core.reasons import ReasonCode, reason
 from muster.store.audit.finding import Audit, AuditFinding, Stored
@@ -149,6 +150,10 @@ class LampRequests(OwnedWork):
         self.put_out(work, by, id_)
 
     def hang_up(self, work: Work, principal: Principal, spec: LampSpec) -> Lamp:
+        if spec.session is not None:
+            session = work.live.sessions.get(SessionId(spec.session))
+            if session is None or not principal.may_see(session.owner):
+                raise NotFound(f"there is no live session {spec.session}")
         lamp = Lamp(
             id=work.ids.new(LAMP.prefix),
             name=spec.name,

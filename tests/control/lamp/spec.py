@@ -8,7 +8,7 @@ from muster.core.specs.placement import Dependencies
 
 
 class LampSpec(Spec):
-    """What gives light.
+    """A thing that gives light.
 
     Args:
         name: by which people refer to it.

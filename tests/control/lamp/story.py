@@ -1,5 +1,5 @@
-"""What a product of which lamps are a part does with them. It is run as a program, in the folder of
-such a product (``tests.control.lamp.product``), and fails where lamps are no part of it."""
+"""The deeds of a product of which lamps are a part. It is run as a program, in the folder of such a
+product (``tests.control.lamp.product``), and fails where lamps are no part of it."""
 
 import runpy
 import sys
