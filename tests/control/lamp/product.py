@@ -63,7 +63,10 @@ LINES: Sequence[Line] = (
         '        "lamps": ListedCommand("lamps", "List lamps."),',
     ),
 )
-"""The lines elsewhere, but for that of a reason that only lamps would have."""
+"""The lines elsewhere that lamps have."""
+FURTHER = {"src/muster/cli/spec_file.py", "src/muster/core/reasons/codes.py"}
+"""Files in which an entity has a line whose file is not submitted, and one with reasons of its
+own."""
 
 
 def lay_out(place: Path) -> None:

@@ -30,7 +30,8 @@ def model_of(kind: str) -> type[Spec] | None:
     name in ``core.specs``, if there is one."""
     if kind not in _modules():
         return None
-    return getattr(import_module(f"{specs.__name__}.{kind}"), "KIND", None)
+    model: type[Spec] | None = getattr(import_module(f"{specs.__name__}.{kind}"), "KIND", None)
+    return model
 
 
 def models() -> dict[str, type[Spec]]:
