@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from proving.hollow.found_twins import found_twins
+from proving.hollow.performers.late_calls import LateCalls
 from proving.hollow.performers.notices import HollowSender
 from proving.hollow.performers.probing import HollowProber
 from proving.hollow.performers.providers import Farm, HollowMachine, HollowProviders
@@ -232,7 +233,8 @@ class ServedCluster:
             for agent_id, message in outgoing:
                 if agent_id in self._agents:
                     self._agents[agent_id].hear(message)
-            outside = (self.channels, self.providers, self.farm, self.prober, *self.twins)
+            ours = (self.channels, self.providers, self.farm, self.prober)
+            outside: Sequence[LateCalls | Farm] = (*ours, *self.twins)
             ticked = [each.tick() for each in outside]  # all of them
             reported = any(ticked)
             for agent in list(self._agents.values()):

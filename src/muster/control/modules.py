@@ -47,7 +47,8 @@ def cluster_entities(of_modules: Sequence[type[EntityModule]] = ENTITY_MODULES) 
 
 def cluster_audits(of_modules: Sequence[type[EntityModule]] = ENTITY_MODULES) -> Sequence[Audit]:
     """The audits of what the store of a cluster holds."""
-    declared = chain.from_iterable(module.audits for module in (JobModule, *of_modules))
+    modules: Sequence[type[Module]] = (JobModule, *of_modules)
+    declared = chain.from_iterable(module.audits for module in modules)
     return (*AUDITS, *declared)
 
 

@@ -64,7 +64,7 @@ def _plan(
     """The fate of a session with room for a lamp."""
     bulb = {"command": ["glow"], "resources": {"cpu": 1}}
     room = SessionSpec.model_validate({"group": spec.group, "kernels": [bulb]})
-    planner = Planner(live, parts[ClusterState], principal, {}, now)
+    planner = Planner(live, parts[ClusterState], principal, (), now)
     return planner.plan(session_class(principal.owner, room), 1)
 
 
