@@ -28,13 +28,12 @@ def refuse_missing_workdirs(client: "Client", spec: "Spec | Mapping[str, Any]") 
 
 
 def _missing(spec: "Spec | Mapping[str, Any]") -> Iterator[Problem | None]:
-    keys = spec if isinstance(spec, Mapping) else spec.model_dump()
+    keys = spec if isinstance(spec, Mapping) else spec.model_dump(include={"workdir", "kernels"})
     yield _problem("workdir", keys.get("workdir"))
-    lists = {key: value for key, value in keys.items() if isinstance(value, list | tuple)}
-    for key, listed in lists.items():
-        for index, each in enumerate(listed):
-            if isinstance(each, Mapping):
-                yield _problem(f"{key}.{index}.workdir", each.get("workdir"))
+    kernels = keys.get("kernels")
+    for index, kernel in enumerate(kernels if isinstance(kernels, list) else ()):
+        if isinstance(kernel, Mapping):
+            yield _problem(f"kernels.{index}.workdir", kernel.get("workdir"))
 
 
 def _problem(field: str, workdir: object) -> Problem | None:

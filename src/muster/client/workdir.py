@@ -35,9 +35,9 @@ def absolute(path: str, directory: str | None = None) -> str:
 
 
 def with_absolute_workdirs(keys: Mapping[str, Any], directory: str | None = None) -> dict[str, Any]:
-    """The keys of a spec with every ``workdir`` made absolute, its own and those of what it lists
-    (kernels), and with a directory of checkpoints in which a tilde or ``..`` is spelt out. A
-    relative one of these is left for the spec to refuse: it may be meant from the ``workdir``."""
+    """The keys of a spec with every ``workdir`` made absolute, and with a directory of checkpoints
+    in which a tilde or ``..`` is spelt out. A relative one of these is left for the spec to refuse:
+    it may be meant from the ``workdir``."""
     found = dict(keys)
     workdir = found.get("workdir")
     if isinstance(workdir, str) and workdir:
@@ -47,10 +47,10 @@ def with_absolute_workdirs(keys: Mapping[str, Any], directory: str | None = None
         kept = recovery.get("checkpoint_dir")
         if isinstance(kept, str) and kept.startswith(("/", "~")):
             found["recovery"] = {**recovery, "checkpoint_dir": absolute(kept)}
-    lists = {key: value for key, value in found.items() if isinstance(value, list)}
-    for key, listed in lists.items():
-        found[key] = [
+    kernels = found.get("kernels")
+    if isinstance(kernels, list):
+        found["kernels"] = [
             with_absolute_workdirs(each, directory) if isinstance(each, Mapping) else each
-            for each in listed
+            for each in kernels
         ]
     return found
