@@ -27,10 +27,11 @@ from muster.core.specs import (
     serving,
     session,
 )
+from muster.core.specs.load import models
 from muster.core.task_ranges import TaskRanges
 
 PAGE = Path(__file__).parent.parent / "docs" / "specs.md"
-SECTIONS: tuple[tuple[str, type[amounts.Spec]], ...] = (
+_TITLED: tuple[tuple[str, type[amounts.Spec]], ...] = (
     ("A job (`kind: job`)", job.JobSpec),
     ("A session (`kind: session`)", session.SessionSpec),
     ("Kernels of a session", session.KernelSpec),
@@ -55,6 +56,9 @@ SECTIONS: tuple[tuple[str, type[amounts.Spec]], ...] = (
     ("A quota (`kind: quota`)", quota.QuotaSpec),
     ("Limits", quota.QuotaLimits),
 )
+_OTHERS = {kind: each for kind, each in models().items() if each not in dict(_TITLED).values()}
+SECTIONS = (*_TITLED, *((f"A {kind} (`kind: {kind}`)", each) for kind, each in _OTHERS.items()))
+"""Models with their titles: those in an order of their own, and then further kinds of files."""
 _TITLE = {model: title for title, model in SECTIONS}
 _READ_BY = {
     "_affinity": "text: `X-Session`; or `{cookie: NAME}`",

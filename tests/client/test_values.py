@@ -11,6 +11,7 @@ import pytest
 
 from muster.client import Client, InvalidSpec
 from muster.client.encoding import plain_of, query_of, ref_of
+from muster.client.workdir import with_absolute_workdirs
 from muster.core.specs import SessionSpec
 from muster.core.specs.session import SessionType
 from muster.core.states import JobState
@@ -168,3 +169,11 @@ def test_value_that_no_request_can_hold_is_named(
 def test_query_takes_members_of_enumerations() -> None:
     speed: Any = Speed.SLOW
     assert query_of({"state": JobState.RUNNING, "speed": speed}) == "state=RUNNING&speed=slow"
+
+
+def test_parameter_that_is_called_as_a_directory_is_left_as_it_was_written() -> None:
+    points = [{"workdir": "a"}, {"workdir": "b"}]
+    kernels = [{"workdir": "a"}]
+    keys = {"matrix": points, "kernels": kernels}
+    found = with_absolute_workdirs(keys, "/here")
+    assert found == {"matrix": points, "kernels": [{"workdir": "/here/a"}]}

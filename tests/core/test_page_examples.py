@@ -22,7 +22,7 @@ from muster.control.engine.settings_file import load_settings_file
 from muster.control.health.rebooting import settings as health
 from muster.control.notice import settings as notices
 from muster.core.specs import DeploymentSpec, JobSpec, SessionSpec
-from muster.core.specs.load import KINDS, spec_of
+from muster.core.specs.load import models, spec_of
 from muster.core.specs.session import Process
 from muster.simulate.cluster_file import read_cluster
 
@@ -107,7 +107,7 @@ def as_handed_in(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_spec(keys: Mapping[str, Any]) -> bool:
-    return "command" in keys or keys.get("kind") in KINDS
+    return "command" in keys or keys.get("kind") in models()
 
 
 def work() -> Iterator[tuple[str, JobSpec | SessionSpec | DeploymentSpec]]:

@@ -186,7 +186,7 @@ def test_project_of_a_group_has_its_domain(project: str) -> None:
         ("5", "spec is a single value"),
         ("kind: jop\ncommand: x", "did you mean job?"),
         ("command: [a, b", "not readable as YAML"),
-        ("kind: [1]\ncommand: x", "expected one of job"),
+        ("kind: [1]\ncommand: x", "expected one of deployment, group, job"),
         ("command: x\ntasks: 1\ntasks: 2", "line 3: the key tasks stands here again, after line 2"),
         ("command: x\nenv: {A: 1,\n  A: 2}", "line 3: the key A stands here again, after line 2"),
         ('{"command": "x", "command": "y"}', "line 1: the key command stands here again"),

@@ -16,9 +16,9 @@ from muster.client.workdir import current_directory, with_absolute_workdirs
 from muster.core.errors import InvalidSpec, MusterError, Problem
 
 if TYPE_CHECKING:
-    from muster.core.specs.load import AnySpec
+    from muster.core.specs.amounts import Spec
 
-S = TypeVar("S", bound="AnySpec")
+S = TypeVar("S", bound="Spec")
 
 _SUBMIT = "muster submit"
 _COMMANDS = {
@@ -59,6 +59,7 @@ def read_spec(file: str, *models: "type[S]", others: Mapping[str, str] = Mapping
     """
     from muster.core.specs import spec_of
     from muster.core.specs.documents import MAX_SPEC_BYTES
+    from muster.core.specs.load import kind_of
 
     try:
         if file == "-":
@@ -71,7 +72,7 @@ def read_spec(file: str, *models: "type[S]", others: Mapping[str, str] = Mapping
         raise MusterError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise MusterError(f"cannot read {file}: it is not text in UTF-8") from None
-    _check_kind(file, keys, [str(model.model_fields["kind"].default) for model in models], others)
+    _check_kind(file, keys, [kind_of(model) for model in models], others)
     keys = with_absolute_workdirs(keys, directory_of(file))
     # Work of a kind that the command does not name is submitted like a job.
     keys = with_points(keys, directory_of(file))
@@ -106,10 +107,10 @@ def _check_kind(
     Raises:
         InvalidSpec: the kind is another one than those that are ``taken``.
     """
-    from muster.core.specs.load import KINDS
+    from muster.core.specs.load import model_of
 
     kind = keys.get("kind", "job")
-    if not isinstance(kind, str) or kind not in KINDS:
+    if not isinstance(kind, str) or model_of(kind) is None:
         return  # the kinds are told where the spec is read
     takes = f"this command takes {' or '.join(map(one, taken))}"
     if (said := others.get(_kind_meant(keys) or kind)) is not None:
@@ -136,9 +137,9 @@ def _command_of(kind: str) -> str:
 
 def _kind_meant(keys: Mapping[Any, Any]) -> str | None:
     """The only kind but a job that has all of these keys, where none of them is a job's command."""
-    from muster.core.specs.load import KINDS
+    from muster.core.specs.load import models
 
     if "kind" in keys or "command" in keys or not keys:
         return None
-    fits = [kind for kind, model in KINDS.items() if keys.keys() <= model.model_fields.keys()]
+    fits = [kind for kind, model in models().items() if keys.keys() <= model.model_fields.keys()]
     return fits[0] if len(fits) == 1 and fits[0] != "job" else None

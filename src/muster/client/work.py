@@ -111,6 +111,9 @@ s."""
 class WorkCalls(ResourceCalls):
     """Plans and the course of work."""
 
+    jobs = JOBS
+    sessions = SESSIONS
+
     @exchange
     def plan(
         self, /, spec: Spec | Mapping[str, Any] | None = None, **fields: Any

@@ -227,3 +227,6 @@ class JobSpec(Process):
             yield Problem("recovery.scope", "task", "a gang ends as one: leave it out")
         if self.coscheduled and self.only is not None:
             yield Problem("only", repr(str(self.only)), "a gang runs whole: leave it out")
+
+
+KIND = JobSpec

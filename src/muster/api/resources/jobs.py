@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from pydantic import Field
 from starlette.responses import Response
 
-from muster.api.agents import on_agent
 from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
@@ -17,6 +16,7 @@ from muster.api.listing import Limit
 from muster.api.live_views import accepted_job, job_view
 from muster.api.openapi import json_body
 from muster.api.resource import Resource, Submission
+from muster.api.resources.agents import on_agent
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.health.stragglers import StragglerWatch, with_stragglers
