@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 from proving.hollow.supervisor import Run
+from sqlalchemy import select
 from tests.control.conftest import MakeWorld
 from tests.control.driven_agent import task_index
 from tests.databases import ON_BOTH
@@ -11,6 +12,7 @@ from tests.databases import ON_BOTH
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState
+from muster.store import schema
 from muster.wire.messages import Start
 
 pytestmark = ON_BOTH
@@ -79,3 +81,15 @@ def test_no_more_tasks_hold_room_than_may(worlds: MakeWorld, most: int) -> None:
     world.run_until(over)
     assert job.status is JobState.FAILED
     assert highest == most
+
+
+def test_what_a_task_with_parameters_left_is_kept_with_its_attempt(worlds: MakeWorld) -> None:
+    world = worlds(AGENTS, behaviour=lambda start: Run(1.0, result='{"loss": 1}'))
+    kept = world.submit(JobSpec.model_validate({"command": ["x"], "matrix": {"a": "1-2"}}))
+    plain = world.submit(JobSpec(command=["x"]))
+    world.run_until(lambda: {kept.status, plain.status} <= JOB_TABLE.terminal)
+    with world.store.engine.connect() as connection:
+        kernels = schema.kernels.c
+        rows = connection.execute(select(kernels.job_id, kernels.result)).all()
+    assert [row.result for row in rows if row.job_id == kept.id] == ['{"loss": 1}'] * 2
+    assert [row.result for row in rows if row.job_id == plain.id] == [None]
