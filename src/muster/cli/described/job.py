@@ -50,7 +50,7 @@ def described(
     if shown.every:
         limit = LISTED if shown.limit is None else shown.limit
         page = client.tasks(job.id, where=shown.where or None, offset=shown.offset, limit=limit)
-        tasks, listed = page.items, page.total
+        tasks, listed = page.items, page.total if shown.where else job.tasks_total
     else:
         tasks, listed = _noteworthy(client, job), job.tasks_total
     offset = shown.offset if shown.every else None
