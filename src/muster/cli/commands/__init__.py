@@ -56,7 +56,7 @@ SECTIONS: dict[str, dict[str, ListedCommand]] = {
         ),
         "results": ListedCommand(
             "results",
-            "Show what came of a job's tasks: their parameters, states, times and results.",
+            "Show the results of a job's tasks, with their parameters.",
         ),
         "recoveries": ListedCommand(
             "recoveries", "List how jobs recover from faults of their machines."

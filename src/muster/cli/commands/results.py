@@ -39,7 +39,7 @@ def results(
     as_csv: Annotated[bool, Option("--csv", help="Print CSV, of all tasks.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what came of a job's tasks: parameters, states, times, results.
+    """Show the results of a job's tasks, with their parameters.
 
     A result is what a task of a job with a matrix wrote to $MUSTER_RESULT: keys of a JSON object
     are columns."""
