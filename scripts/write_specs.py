@@ -18,6 +18,7 @@ from muster.core.specs import (
     group,
     health,
     job,
+    matrix,
     notify,
     placement,
     pool,
@@ -26,10 +27,11 @@ from muster.core.specs import (
     serving,
     session,
 )
+from muster.core.specs.load import models
 from muster.core.task_ranges import TaskRanges
 
 PAGE = Path(__file__).parent.parent / "docs" / "specs.md"
-SECTIONS: tuple[tuple[str, type[amounts.Spec]], ...] = (
+_TITLED: tuple[tuple[str, type[amounts.Spec]], ...] = (
     ("A job (`kind: job`)", job.JobSpec),
     ("A session (`kind: session`)", session.SessionSpec),
     ("Kernels of a session", session.KernelSpec),
@@ -37,6 +39,7 @@ SECTIONS: tuple[tuple[str, type[amounts.Spec]], ...] = (
     ("Placement", placement.PlacementSpec),
     ("Constraints", placement.Constraint),
     ("Dependencies", placement.Dependency),
+    ("Parameters of tasks (`matrix`)", matrix.Matrix),
     ("Channels", notify.Channel),
     ("Recovery", recovery.RecoverySpec),
     ("A scaling group (`kind: group`)", group.ScalingGroup),
@@ -53,6 +56,9 @@ SECTIONS: tuple[tuple[str, type[amounts.Spec]], ...] = (
     ("A quota (`kind: quota`)", quota.QuotaSpec),
     ("Limits", quota.QuotaLimits),
 )
+_OTHERS = {kind: each for kind, each in models().items() if each not in dict(_TITLED).values()}
+SECTIONS = (*_TITLED, *((f"A {kind} (`kind: {kind}`)", each) for kind, each in _OTHERS.items()))
+"""Models with their titles: those in an order of their own, and then further kinds of files."""
 _TITLE = {model: title for title, model in SECTIONS}
 _READ_BY = {
     "_affinity": "text: `X-Session`; or `{cookie: NAME}`",
@@ -70,6 +76,7 @@ _READ_BY = {
     "_statuses": "status, range or list of them: `200-399`",
     "_access": "`owner`, `public`, or keys: [access](#access-to-a-deployment)",
     "_host": "text: `chat.example.org`",
+    "_point": "parameters with values",
     "_header": "text: `X-Session`",
     "_extra": "names with amounts: `{licence: 1}`",
 }

@@ -16,6 +16,7 @@ from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
 from muster.control.engine.declared import SomePerformer
 from muster.control.engine.effects import Surroundings
+from muster.control.engine.inputs import Input
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.inbox import Inbox
@@ -31,6 +32,7 @@ from muster.wire.messages import ControllerMessage
 from proving.hollow.controller_clock import ControllerClock
 from proving.hollow.door import FrontDoor
 from proving.hollow.fate import SLOW_S, Fate, Killed, Misfortune, Outage
+from proving.hollow.found_twins import found_twins
 from proving.hollow.gateway import HollowGateway
 from proving.hollow.performers.notices import NO_FAULTS, HollowSender
 from proving.hollow.performers.providers import Farm, HollowProviders
@@ -255,12 +257,14 @@ class Controller:
         self.rebooter = HollowRebooter(world, reboot, self.inbox.put)
         self.prober = serving.prober(self.inbox.put)
         self.publisher = serving.publisher()
+        self.twins = found_twins(world, self._hear)
         stand_ins: list[SomePerformer] = [
             self.channels,
             self.rebooter,
             self.prober,
             self.publisher,
             *self.providers.performers,
+            *self.twins,
         ]
         self.plane = ControlPlane(self.store, clock, ids, self.inbox, modules, stand_ins)
         self.gateway = _FatefulGateway(
@@ -334,13 +338,20 @@ class Controller:
         self.rebooter.tick()
         self.prober.tick()
         self.publisher.tick()
+        for twin in self.twins:
+            twin.tick()
         if self._attended_at is not None:
             self._attended_at.cancel()
             self._attended_at = None
-        performers = (self.providers, self.rebooter, self.prober, self.publisher)
+        performers = (self.providers, self.rebooter, self.prober, self.publisher, *self.twins)
         due = [each.next_at for each in performers if each.next_at is not None]
         if due:
             self._attended_at = self._timeline.at(min(due), self._attend_to_machines)
+
+    def _hear(self, outcome: Input) -> None:
+        """Take an outcome of a twin, which goes on with what it has begun when this has died."""
+        if self.is_up:
+            self.inbox.put(outcome)
 
     def _hint(self) -> None:
         self._wake_no_later_than(self._timeline.clock.now() + WAKE_AFTER_S)

@@ -21,8 +21,11 @@ class Part:
         kinds: of its steps.
         invariants: judged in every run.
         calm: ends all that its steps have made of the world, so that all work can end.
+        place: among the parts. One that does not say it comes last, so that the steps of known
+            seeds stay as they are.
     """
 
     kinds: Kinds
     invariants: Sequence[type[Invariant]] = ()
     calm: Callable[[Scene], None] = leave_alone
+    place: int = 100

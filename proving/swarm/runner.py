@@ -12,42 +12,26 @@ from pathlib import Path
 
 from muster.control.deployment.publishing.settings import FILE as TRAFFIC
 from muster.control.health.rebooting.settings import FILE as REBOOTS
+from muster.core.packages import modules_of, objects_of
 from muster.core.resources import Device, Resources
 from proving.hollow.agent_twin import Offer
 from proving.hollow.controller import Wakes
 from proving.hollow.world import World
+from proving.swarm import parts
 from proving.swarm.chance import Chance
-from proving.swarm.controllers import CONTROLLER
 from proving.swarm.databases import databases
-from proving.swarm.deployments import DEPLOYMENTS
-from proving.swarm.health import HEALTH
 from proving.swarm.invariants.rest import unended
 from proving.swarm.judge import Invariant, Judge, Violation
-from proving.swarm.machines import MACHINES
-from proving.swarm.notices import NOTICES
-from proving.swarm.operators import OPERATORS, draw_group
-from proving.swarm.pairs import PAIRS
-from proving.swarm.plugins import PLUGINS
-from proving.swarm.pools import POOLS
+from proving.swarm.part import Part
+from proving.swarm.parts.operators import draw_group
 from proving.swarm.scene import Scene
 from proving.swarm.steps import Kinds, Lot, Step
 from proving.swarm.story import Tell, in_silence
 from proving.swarm.wayward import on_a_short_leash
-from proving.swarm.work import WORK
 
-PARTS = (
-    CONTROLLER,
-    MACHINES,
-    NOTICES,
-    WORK,
-    PLUGINS,
-    OPERATORS,
-    PAIRS,
-    DEPLOYMENTS,
-    HEALTH,
-    POOLS,
-)
-"""The parts of every run, in the order in which they are calmed; an entity's own joins here."""
+PARTS: Sequence[Part] = sorted(objects_of(modules_of(parts), Part), key=lambda part: part.place)
+"""The parts of every run, which modules of ``proving.swarm.parts`` declare, in the order in which
+their steps are drawn and in which they are calmed."""
 KINDS = Kinds(*(part.kinds for part in PARTS))
 INVARIANTS = tuple(each for part in PARTS for each in part.invariants)
 STEPS = 80

@@ -12,7 +12,7 @@ from tests.agent.test_faults import supervisor_pid
 from tests.agent.test_kernels_life import K1, K2, agent, ended, output
 from tests.wire.controller import controller, template
 
-from muster.agent.supervisor.scratch import read_result
+from muster.agent.supervisor.scratch import RESULT_FILE, take_result
 from muster.core.health.service import MAX_RESULT_BYTES, Service, ServiceName, load
 from muster.core.health.verdict import CheckResult
 from muster.core.ids import KernelId
@@ -170,17 +170,24 @@ async def test_a_reset_without_its_tool_says_so(
 @pytest.mark.parametrize(
     ("line", "result"),
     [
-        ("ln -s /etc/passwd result", None),
-        ("mkdir result", None),
-        ("mkfifo result", None),
+        ('ln -s /etc/passwd "$0"', None),
+        ('mkdir "$0"', None),
+        ('mkfifo "$0"', None),
         ("true", None),
-        ("printf hello > result", "hello"),
-        ("head -c 100000 /dev/zero | tr '\\0' x > result", "x" * MAX_RESULT_BYTES),
-        ("printf 'a\\377b' > result", "a\N{REPLACEMENT CHARACTER}b"),
+        ('printf hello > "$0"', "hello"),
+        ("head -c 100000 /dev/zero | tr '\\0' x > \"$0\"", "x" * MAX_RESULT_BYTES),
+        ("printf 'a\\377b' > \"$0\"", "a\N{REPLACEMENT CHARACTER}b"),
     ],
 )
 def test_only_the_beginning_of_a_plain_file_is_a_result(
     tmp_path: Path, line: str, result: str | None
 ) -> None:
-    subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, check=True)
-    assert read_result(str(tmp_path), MAX_RESULT_BYTES) == result
+    subprocess.run(["/bin/sh", "-c", line, RESULT_FILE], cwd=tmp_path, check=True)
+    assert take_result(str(tmp_path), os.getuid(), MAX_RESULT_BYTES) == result
+    assert (tmp_path / RESULT_FILE).exists() is (result is None and line != "true")
+
+
+def test_file_of_another_user_is_no_result(tmp_path: Path) -> None:
+    """A second name of a file that its reader may read, and its user may not."""
+    (tmp_path / RESULT_FILE).write_text("not yours")
+    assert take_result(str(tmp_path), os.getuid() + 1, MAX_RESULT_BYTES) is None

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from proving.hollow.found_twins import found_twins
+from proving.hollow.performers.late_calls import LateCalls
 from proving.hollow.performers.notices import HollowSender
 from proving.hollow.performers.probing import HollowProber
 from proving.hollow.performers.providers import Farm, HollowMachine, HollowProviders
@@ -173,10 +175,12 @@ class ServedCluster:
         self.prober = HollowProber(
             self.clock, lambda route, generation: True, lambda told: inbox.put(ProbesTold(told))
         )
+        self.twins = found_twins(self.clock, inbox.put)
         stand_ins: list[SomePerformer] = [
             self.channels,
             self.prober,
             *self.providers.performers,
+            *self.twins,
         ]
         self.plane = ControlPlane(self.store, self.clock, self.ids, inbox, modules, stand_ins)
         self.inbox = inbox
@@ -229,7 +233,8 @@ class ServedCluster:
             for agent_id, message in outgoing:
                 if agent_id in self._agents:
                     self._agents[agent_id].hear(message)
-            outside = (self.channels, self.providers, self.farm, self.prober)
+            ours = (self.channels, self.providers, self.farm, self.prober)
+            outside: Sequence[LateCalls | Farm] = (*ours, *self.twins)
             ticked = [each.tick() for each in outside]  # all of them
             reported = any(ticked)
             for agent in list(self._agents.values()):

@@ -248,6 +248,20 @@ def test_what_the_api_does_not_have_is_told_as_json(ada: httpx.Client) -> None:
         answer = ada.request(method, path)
         assert answer.status_code == status
         assert f"the API has no {method} {path}" in answer.json()["error"]
+        assert answer.headers.get("allow") == ("GET, HEAD, POST" if status == 405 else None)
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/jobs", "/v1/jobs/nothing", "/v1/openapi.json"])
+def test_head_is_answered_as_get_is_without_the_body(ada: httpx.Client, path: str) -> None:
+    whole, head = ada.get(path), ada.head(path)
+    assert (head.status_code, head.content) == (whole.status_code, b"")
+    assert {**head.headers, "date": ""} == {**whole.headers, "date": ""}
+
+
+def test_head_of_what_has_no_end_ends(ada: httpx.Client) -> None:
+    answer = ada.head("/v1/events")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert ada.get("/health").status_code == 200
 
 
 def test_description_names_every_path_with_errors_specs_and_tokens(

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection
 from tests.api.served import LARGE, ServedCluster
 
-from muster.api.sessions import SESSIONS
+from muster.api.resources.sessions import SESSIONS
 from muster.core.owner import Principal
 from muster.core.views.work import SessionView
 from muster.store.queries.sessions import read_session

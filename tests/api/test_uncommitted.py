@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from tests.api.served import ADMIN, LARGE, LIMIT_S, ROOT, ServedCluster
 from tests.api.test_waiting import TRUE, in_background, wait
 
-from muster.api.sessions import SESSIONS
+from muster.api.resources.sessions import SESSIONS
 from muster.control.job.requests import JobRequests
 from muster.core.owner import Role
 from muster.store.store import CommitFailed

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.api.served import LARGE, LIMIT_S, ServedCluster
 
-from muster.api import jobs
+from muster.api.resources import jobs
 
 TRUE = {"command": ["true"], "resources": {"cpu": "10m"}}
 

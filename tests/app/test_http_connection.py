@@ -88,6 +88,30 @@ async def test_request_that_is_read_in_two_ways_is_refused_and_the_connection_en
             assert web.whole == [], request
 
 
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ("\x16\x03\x01\x02\x00\x01", "expected a request of HTTP/1.1, which begins with a method"),
+        ("hello\r\n\r\n", "expected a request of HTTP/1.1, which begins with a method"),
+        ("GET web HTTP/1.1\r\nHost: a\r\n\r\n", "expected a path that begins with / after"),
+        (GOOD + "X y: a\r\n\r\n", "the request or its body is not well-formed HTTP/1.1"),
+        (GOOD + "Content-Length: x\r\n\r\n", "the request or its body is not well-formed"),
+    ],
+)
+async def test_what_is_no_request_is_refused_in_words_for_people(request_: str, said: str) -> None:
+    async with site() as web:
+        data = await web.say(request_)
+    assert statuses(data) == [400]
+    assert said.encode() in data
+
+
+async def test_method_that_is_never_served_is_refused_with_those_that_are() -> None:
+    async with site() as web:
+        data = await web.say("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert statuses(data) == [405]
+    assert b"Allow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n" in data
+
+
 async def test_chunk_that_cannot_be_read_ends_the_request() -> None:
     async with site() as web:
         for body in BAD_CHUNKS:

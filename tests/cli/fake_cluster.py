@@ -280,6 +280,7 @@ class FakeCluster(FakeAccounts, FakeOutput):
         state: str | None = None,
         *,
         failed: bool = False,
+        where: Mapping[str, object] | None = None,
         offset: int = 0,
         limit: int = 100,
     ) -> TaskPage:
@@ -291,6 +292,8 @@ class FakeCluster(FakeAccounts, FakeOutput):
         found = [each for each in known if state in (None, each.state)]
         if failed:
             found = [each for each in found if each.state is TaskState.FAILED]
+        wanted = {name: str(value) for name, value in (where or {}).items()}.items()
+        found = [each for each in found if wanted <= each.parameters.items()]
         return TaskPage(items=tuple(found[offset : offset + limit]), total=len(found))
 
     def failures(self, ref: str) -> FailurePage:

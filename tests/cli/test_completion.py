@@ -3,16 +3,22 @@ from types import SimpleNamespace
 from typing import cast
 
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner
-from tests.cli.fake_cluster import IDS, FakeCluster, job, session
+from tests.cli.fake_cluster import ANN, IDS, FakeCluster, job, session
 from tests.cli.test_placement import agent
 
 from muster.cli.cluster import Cluster, OnContact
 from muster.cli.completion import (
+    OF_DEPLOYMENTS,
+    OF_WORK,
     TIMEOUT_S,
     complete_agent,
+    complete_any,
     complete_cancelled,
+    complete_dependency,
+    complete_deployment,
     complete_group,
     complete_output,
     complete_pool,
@@ -22,9 +28,12 @@ from muster.cli.completion import (
 from muster.cli.program import app
 from muster.client import Client
 from muster.core.errors import MusterError
+from muster.core.specs import DependencyCondition
 from muster.core.states import AgentBar, JobState
+from muster.core.states.deployment import EndpointLifecycle
 from muster.core.states.slice import SliceStatus
 from muster.core.views.cluster import GroupView
+from muster.core.views.deployments import DeploymentView
 from muster.core.views.pools import PoolView, SliceView
 
 Complete = Callable[[click.Context, str], list[tuple[str, str]]]
@@ -115,10 +124,67 @@ def test_commands_their_options_and_commands_below_them_are_offered() -> None:
     assert offered(cluster, "muster ps --state run") == ["running"]
 
 
-NAMED = {"REF", "[REF]...", "AGENT...", "USER", "--agent", "--group", "--owner"}
+def web() -> DeploymentView:
+    return DeploymentView(
+        id="dep-1",
+        name="web",
+        group="default",
+        owner=ANN,
+        status=EndpointLifecycle.READY,
+        status_changed_at=0.0,
+        created_at=0.0,
+        revision=1,
+        stable=1,
+        replicas=1,
+        healthy=1,
+    )
+
+
+def test_ids_of_what_ended_are_offered_to_those_alone_who_type_one() -> None:
+    ended = job("train", JobState.SUCCEEDED)
+    cluster = FakeCluster(jobs_=[ended], sessions_=[session(name="tea"), session(name=None)])
+    assert complete(cluster, "", complete_any) == [("train", "succeeded"), ("tea", "terminated")]
+    assert (ended.id, "succeeded") in complete(cluster, "job-", complete_any)
+
+
+def test_work_and_deployments_to_wait_for_are_offered_with_the_states_that_they_can_have() -> None:
+    cluster = FakeCluster(jobs_=[job("train")], deployments_=[web()])
+    assert [name for name, _ in complete(cluster, "t", complete_dependency)] == ["train"]
+    assert [name for name, _ in complete(cluster, "w", complete_dependency)] == ["web"]
+    assert [name for name, _ in complete(cluster, "train:", complete_dependency)] == [
+        "train:succeeded",
+        "train:running",
+        "train:ended",
+    ]
+    assert [n for n, _ in complete(cluster, "web:h", complete_dependency)] == ["web:healthy"]
+    assert complete(cluster, "nothing:", complete_dependency) == []
+    assert {*OF_WORK, *OF_DEPLOYMENTS} == {*DependencyCondition}
+
+
+def test_deployments_that_are_being_taken_down_are_offered_to_nobody() -> None:
+    going = msgspec.structs.replace(web(), name="wall", status=EndpointLifecycle.DESTROYING)
+    cluster = FakeCluster(deployments_=[web(), going])
+    assert [name for name, _ in complete(cluster, "w", complete_deployment)] == ["web"]
+    assert [name for name, _ in complete(cluster, "w", complete_dependency)] == ["web"]
+
+
+def test_bash_which_divides_words_at_colons_is_offered_what_follows_the_colon() -> None:
+    cluster = FakeCluster(jobs_=[job("train")], deployments_=[web()])
+    assert offered(cluster, "muster run --after train :") == ["succeeded", "running", "ended"]
+    assert offered(cluster, "muster run --after train : ru") == ["running"]
+    assert offered(cluster, "muster run --after = train : ru") == ["running"]
+    assert offered(cluster, "muster run --uses w") == ["web"]
+    assert offered(cluster, "muster --url http : //host run --uses w") == ["web"]
+    assert cluster.asked_at[-1].url == "http://host"
+
+
+NAMED = {
+    "REF", "[REF]...", "AGENT...", "USER", "--agent", "--group", "--owner", "--uses", "--after",
+}  # fmt: skip
 """Parameters whose values a cluster names: their metavars, or options that have none."""
-ELSEWHERE = {"muster agent --group"}
-"""It talks to a controller as an agent, with no token that lists anything."""
+ELSEWHERE = {"muster agent --group", "muster agents invite --uses"}
+"""The one talks to a controller as an agent, with no token that lists anything; the other is a
+number."""
 
 
 def parameters(

@@ -278,6 +278,18 @@ def test_file_of_another_kind_is_refused_with_the_command_that_takes_it(
     assert cluster.asked == []
 
 
+def test_plan_says_that_it_makes_none_of_a_deployment_and_what_tells_instead() -> None:
+    stdin = "kind: deployment\nname: web\ncommand: [serve]"
+    cluster = FakeCluster()
+    result = cluster.run("plan", "-", stdin=stdin)
+    assert (result.exit_code, cluster.asked) == (1, [])
+    assert result.stderr == (
+        "muster: kind is deployment: this command takes a job or a session: "
+        "no plan is made of a deployment; hand it in by `muster deploy --detach -`, and `muster "
+        "why NAME` tells what its replicas lack\n"
+    )
+
+
 @pytest.mark.parametrize("kind", ["group", "quota", "pool"])
 def test_file_without_a_kind_is_told_which_it_needs(kind: str) -> None:
     result = FakeCluster().run(*TAKES[kind], "-", stdin="command: [date]")

@@ -9,6 +9,7 @@ from tests.cli.fake_cluster import IDS, FakeCluster, job, session
 from muster.core.errors import Conflict
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JobState
+from muster.core.views.placement import PlacementView, PlanOutcome, PlanView
 
 FILE = """
 name: train
@@ -79,6 +80,18 @@ def test_arguments_are_for_one_command() -> None:
     assert "arguments are for one command" in result.stderr
 
 
+STARTS = PlanView(
+    outcome=PlanOutcome.STARTS,
+    verdict="it would start",
+    group="default",
+    sessions=1,
+    starting=1,
+    placement=PlacementView(
+        group="default", position=1, queue=1, agents=1, kernels=1, kernels_fit=1
+    ),
+)
+
+
 class Taken(FakeCluster):
     """A cluster in which names of live jobs are taken."""
 
@@ -98,6 +111,26 @@ def test_name_of_a_file_that_is_taken_gets_the_first_free_number() -> None:
     assert cluster.run("submit", "-", stdin=FILE).exit_code == 0
     ((_, spec),) = cluster.asked
     assert spec.name == "train-3"
+
+
+def test_long_name_that_is_taken_has_room_for_its_number() -> None:
+    for name, numbered in (("n" * 63, f"{'n' * 61}-2"), (f"{'n' * 60}.xy", f"{'n' * 60}-2")):
+        cluster = Taken(jobs_=[job(name)])
+        assert cluster.run("submit", "-", stdin=FILE.replace("train\n", f"{name}\n")).exit_code == 0
+        ((_, spec),) = cluster.asked
+        assert JobSpec.model_validate(spec.model_dump()).name == numbered
+
+
+def test_plan_of_a_file_whose_name_is_taken_is_that_of_what_submit_would_hand_in() -> None:
+    class Planning(Taken):
+        def plan(self, spec: Any) -> Any:
+            self.submit(spec)
+            return STARTS
+
+    cluster = Planning(jobs_=[job("train")])
+    result = cluster.run("plan", "-", stdin=FILE)
+    assert result.exit_code == 0, result.stderr
+    assert [spec.name for _, spec in cluster.asked] == ["train-2"]
 
 
 def test_name_that_was_typed_is_refused_if_it_is_taken() -> None:

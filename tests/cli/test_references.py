@@ -12,14 +12,14 @@ from proving.hollow.supervisor import Run
 from tests.api.served import ADA, BOB, LARGE, ServedCluster
 from tests.cli.fake_cluster import because
 from tests.cli.rendered import shown
-from tests.control.lamp.api import LampView
+from tests.control.lamp.views import LampView
 
 from muster.api.app import RESOURCES
 from muster.cli import kinds
 from muster.cli.cluster import Cluster
 from muster.cli.described.record import record_parts
 from muster.cli.program import app
-from muster.client import Client
+from muster.core.errors import nothing_named
 from muster.core.owner import Owner, Role
 from muster.core.reasons import ReasonCode
 from muster.wire.messages import Start
@@ -29,19 +29,7 @@ KINDS = (
     *("job", "session", "notice", "recovery", "deployment", "route"),
     *("agent", "pool", "slice", "incident"),
 )
-"""The entities to which people refer, in the order in which a reference is looked for."""
-OF_CLIENT = (
-    Client.jobs,
-    Client.sessions,
-    Client.notices,
-    Client.recoveries,
-    Client.deployments,
-    Client.routes,
-    Client.agents,
-    Client.pools,
-    Client.slices,
-    Client.incidents,
-)
+"""The kinds of which there are records here."""
 POOL = {"kind": "pool", "group": "mills", "provider": "local", "max_slices": 2}
 WORK = {"resources": {"cpu": "10m"}}
 URL = "https://hooks.example.org/t0p-s3cr3t"
@@ -152,9 +140,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
 
 
 def unknown(ref: str) -> str:
-    kinds_named = "job, session, notice, recovery, deployment, route, agent, pool, slice or "
-    kinds_named += "incident"
-    return f"muster: there is no {kinds_named} {ref!r}\n"
+    named = [each.entity.name for each in RESOURCES]
+    return f"muster: {nothing_named(ref, *named)}\n"
 
 
 def id_in(answer: object) -> str:
@@ -264,7 +251,7 @@ def test_unknown_name_is_answered_with_the_name_of_an_agent_like_it(
 ) -> None:
     told = records.run(command, "a11")
     assert told.exit_code == 1
-    assert told.stderr.endswith("incident 'a11'; did you mean a1?\n")
+    assert told.stderr.endswith(" 'a11'; did you mean a1?\n")
 
 
 @pytest.mark.parametrize("command", ["show", "why"])
@@ -287,26 +274,29 @@ def test_only_jobs_are_retried(records: Records) -> None:
     assert f"{records.live['agent']!r} is an agent: only jobs are retried" in told.stderr
 
 
-def test_kinds_are_declared_alike_in_the_api_the_client_and_the_commands() -> None:
+def test_kinds_are_declared_alike_in_the_api_the_client_and_the_commands(
+    records: Records,
+) -> None:
+    with records.cluster.client() as client:
+        of_client = client._resources()
     of_api = [(each.entity.name, each.entity.prefix, each.path) for each in RESOURCES]
-    assert [(each.name, each.prefix, each.path) for each in OF_CLIENT] == of_api
+    assert [(each.name, each.prefix, each.path) for each in of_client] == of_api
     of_commands = zip(kinds.every(), kinds.KINDS, strict=True)
     assert [(kind.name, prefix) for kind, prefix in of_commands] == [each[:2] for each in of_api]
-    assert tuple(name for name, *_ in of_api) == KINDS
-    assert [each.is_handed_in for each in OF_CLIENT] == [
+    of_store = [each.name for each in records.cluster.plane.live.entities.referred()]
+    assert [name for name, *_ in of_api] == of_store
+    assert [each.is_handed_in for each in of_client] == [
         bool(each.submission) for each in RESOURCES
     ]
     cancelled = [each.cancel is not None for each in RESOURCES]
-    assert [each.is_cancelled for each in OF_CLIENT] == cancelled
+    assert [each.is_cancelled for each in of_client] == cancelled
     assert [kind.is_cancelled for kind in kinds.every()] == cancelled
 
 
 def test_only_work_is_cancelled(records: Records) -> None:
     told = records.run("cancel", records.live["agent"])
-    assert (
-        told.stderr
-        == f"muster: there is no job, session, recovery or deployment {records.live['agent']!r}\n"
-    )
+    named = [each.entity.name for each in RESOURCES if each.cancel is not None]
+    assert told.stderr == f"muster: {nothing_named(records.live['agent'], *named)}\n"
 
 
 def test_why_tells_what_an_agent_and_a_notice_wait_for(records: Records) -> None:

@@ -1,5 +1,7 @@
 """Work takes the caller's PATH and the like along, however it is handed in."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from tests.cli.rendered import shown, wide
 
 from muster.cli.described.job import job_parts
 from muster.client import Client
+from muster.client.calls import body_of
 from muster.client.environment import with_environment
 from muster.core.specs import DeploymentSpec, JobSpec
 
@@ -46,6 +49,31 @@ def test_clean_and_wrong_keys_and_other_kinds_are_left_as_they_are(keys: dict[st
     assert with_environment(keys) == keys
 
 
+def test_directories_that_begin_at_the_callers_are_told_from_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    caller = {"PATH": "bin:/usr/bin:", "PYTHONPATH": "src:../lib:~/x", "VIRTUAL_ENV": ".venv"}
+    found = with_environment({"command": ["x"], "workdir": "/data"}, caller)
+    assert found["env"] == {
+        "PATH": f"{tmp_path}/bin:/usr/bin:",
+        "PYTHONPATH": f"{tmp_path}/src:{tmp_path.parent}/lib:~/x",
+        "VIRTUAL_ENV": f"{tmp_path}/.venv",
+    }
+
+
+def test_what_no_spec_can_hold_is_left_out_and_refuses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    odd = {"PATH": "/usr/bin:/home/\udcff/bin:/bin", "PYTHONPATH": "/\udcff", "LANG": "\udcff"}
+    for name, value in odd.items():
+        monkeypatch.setenv(name, value)
+    assert json.loads(body_of({"command": ["x"]})[1])["env"] == {
+        "PATH": "/usr/bin:/bin",
+        "VIRTUAL_ENV": "/venv",
+    }
+
+
 def test_each_kernel_of_a_session_takes_them_along() -> None:
     clean = {"command": ["b"], "environment": "clean"}
     found = with_environment({"kind": "session", "kernels": [{"command": ["a"]}, clean, "wrong"]})
@@ -74,7 +102,7 @@ def test_show_says_whose_environment_work_has(client: Client) -> None:
         made = client.submit(command=["true"], resources={"cpu": "10m"}, **fields)
         return " ".join(" ".join(shown(job_parts(wide(), client.job(made.id), [], 0.0))).split())
 
-    assert "env caller's PATH, VIRTUAL_ENV options" in told()
+    assert "env caller's PATH, VIRTUAL_ENV group" in told()
     assert "env clean group" in told(environment="clean")
 
 

@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from muster.client import Client, InvalidSpec
 from muster.client.encoding import plain_of, query_of, ref_of
+from muster.client.workdir import with_absolute_workdirs
 from muster.core.specs import SessionSpec
 from muster.core.specs.session import SessionType
 from muster.core.states import JobState
@@ -37,6 +39,11 @@ def train() -> None:
         (Speed.SLOW, "slow"),
         (Number.TWO, 2),
         (JobState.RUNNING, "RUNNING"),
+        (np.int64(3), 3),
+        (np.float32(0.5), 0.5),
+        ({"only": range(0, 861, 4)}, {"only": "0-860:4"}),
+        ({"only": range(9, 0, -3)}, {"only": "3-9:3"}),
+        ({"ports": range(2)}, {"ports": [0, 1]}),
         (datetime(2027, 1, 31, 8, tzinfo=UTC), "2027-01-31T08:00:00+00:00"),
         ({"a": (Path("b"), {Speed.SLOW: True})}, {"a": ["b", {"slow": True}]}),
         (None, None),
@@ -81,6 +88,32 @@ def test_record_stands_for_its_id(client: Client) -> None:
     assert client.wait(job, 20).id == client.wait(client.job(job), 20).id == job.id
     assert client.jobs.show(job).exit_code == 130
     assert job.id in [each.id for each in client.jobs(JobState.KILLED)]
+
+
+def test_record_is_what_work_waits_for(client: Client) -> None:
+    first = client.submit(**SMALL)
+    for after in ([first], [client.job(first)], [{"on": first, "condition": "ended"}]):
+        then = client.submit(**SMALL, after=after)
+        assert [each["on"] for each in client.job(then).spec["after"]] == [first.id]
+        client.cancel(then)
+    client.cancel(first)
+
+
+def test_deployment_is_used_by_its_name_and_waited_for_by_its_id(client: Client) -> None:
+    made = client.deploy({"name": "chat", **SMALL, "replicas": 0})
+    keys = plain_of({"uses": [made], "after": [{"on": made, "condition": "healthy"}]})
+    assert keys == {"uses": ["chat"], "after": [{"on": made.id, "condition": "healthy"}]}
+    client.cancel(made)
+
+
+def test_retry_takes_moments_as_submit_does(client: Client) -> None:
+    job = client.submit(**SMALL)
+    client.cancel(job)
+    client.wait(job, 20)
+    again = client.retry(job, changes={"not_before": timedelta(hours=2)})
+    moment = client.job(again).spec["not_before"]
+    assert abs(moment - datetime.now(UTC).timestamp()) > 3600
+    client.cancel(again)
 
 
 @pytest.mark.parametrize("wrong", [None, 7, b"job-1", object()])
@@ -136,3 +169,11 @@ def test_value_that_no_request_can_hold_is_named(
 def test_query_takes_members_of_enumerations() -> None:
     speed: Any = Speed.SLOW
     assert query_of({"state": JobState.RUNNING, "speed": speed}) == "state=RUNNING&speed=slow"
+
+
+def test_parameter_that_is_called_as_a_directory_is_left_as_it_was_written() -> None:
+    points = [{"workdir": "a"}, {"workdir": "b"}]
+    kernels = [{"workdir": "a"}]
+    keys = {"matrix": points, "kernels": kernels}
+    found = with_absolute_workdirs(keys, "/here")
+    assert found == {"matrix": points, "kernels": [{"workdir": "/here/a"}]}

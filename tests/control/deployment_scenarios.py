@@ -8,6 +8,7 @@ from tests.control.served_cluster import SERVES, Cluster
 from tests.control.world import World
 
 from muster.core.reasons import ReasonCode
+from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec
 
 UPDATE = {"min_healthy_time": 1}
@@ -83,3 +84,27 @@ def deployment_whose_dependency_cannot_be_met(make: MakeWorld) -> World:
     cluster.deploy(after=["load"])
     cluster.run(8)
     return cluster.world
+
+
+SCENARIOS = {
+    ("ProvisioningRoute", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("ProvisioningRoute", SchedulingResult.FAILURE): replica_that_cannot_be_created,
+    ("HealthCheckRoute", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("HealthCheckRoute", SchedulingResult.FAILURE): revision_that_is_given_up,
+    ("HealthCheckRoute", SchedulingResult.STALE): revision_that_is_given_up,
+    ("RunningRoute", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("RunningRoute", SchedulingResult.FAILURE): deployment_that_comes_and_goes,
+    ("RouteEviction", SchedulingResult.SUCCESS): revision_that_is_given_up,
+    ("TerminatingRoute", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("ServiceDiscoverySync", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("CheckPendingDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("ScalingDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("CheckReplicaDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("ReconcileDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("ReconcileDeployment", SchedulingResult.FAILURE): deployment_that_comes_and_goes,
+    ("RolloutDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("RolloutDeployment", SchedulingResult.FAILURE): revision_that_is_given_up,
+    ("DestroyingDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
+    ("DestroyingDeployment", SchedulingResult.FAILURE): deployment_whose_routes_do_not_end,
+}
+MOVING = [deployment_whose_dependency_cannot_be_met]

@@ -7,7 +7,9 @@ from tests.control.conftest import MakeWorld
 from tests.control.world import ROOT, World
 
 from muster.autoscaling.standing import CreateOutcome
+from muster.control.pool.deleting import GONE
 from muster.control.pool.requests import PoolRequests
+from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec
 from muster.core.specs.pool import PoolSpec
 
@@ -74,3 +76,14 @@ def pool_that_is_paused_and_deleted(make: MakeWorld) -> World:
     world.ask(lambda work, parts: parts[PoolRequests].delete(work, ROOT, "cpu"))
     world.run(30.0)
     return world
+
+
+SCENARIOS = {
+    ("MakeSlices", SchedulingResult.SUCCESS): slice_that_comes_and_goes,
+    ("MakeSlices", SchedulingResult.NEED_RETRY): provider_that_cannot_tell,
+    ("MakeSlices", SchedulingResult.GIVE_UP): slice_that_is_refused,
+    ("DeleteSlices", SchedulingResult.SUCCESS): slice_that_comes_and_goes,
+    ("DeleteSlices", SchedulingResult.NEED_RETRY): provider_that_cannot_tell,
+}
+UNLESS = {GONE: slice_that_never_boots}
+MOVING = [pool_that_is_paused_and_deleted]

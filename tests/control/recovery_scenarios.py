@@ -54,3 +54,6 @@ def restart_begins_and_ends_between_two_looks_at_it(make: MakeWorld) -> World:
                 agent.tick()
             world._deliver()
     return world
+
+
+MOVING = [gang_fails_though_a_task_succeeded, restart_begins_and_ends_between_two_looks_at_it]

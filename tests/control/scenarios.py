@@ -1,34 +1,19 @@
-"""Situations in a small world, by which tests reach all that handlers declare."""
+"""Situations in a small world, by which tests reach all that handlers declare; those of an entity
+may stand in a module of its own, ``*_scenarios.py``."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 from proving.hollow.performers.notices import Faults
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
-from tests.control.deployment_scenarios import (
-    deployment_that_comes_and_goes,
-    deployment_whose_dependency_cannot_be_met,
-    deployment_whose_routes_do_not_end,
-    replica_that_cannot_be_created,
-    revision_that_is_given_up,
-)
 from tests.control.driven_agent import DrivenAgent, kernel_index
-from tests.control.pool_scenarios import (
-    pool_that_is_paused_and_deleted,
-    provider_that_cannot_tell,
-    slice_that_comes_and_goes,
-    slice_that_is_refused,
-    slice_that_never_boots,
-)
-from tests.control.recovery_scenarios import (
-    gang_fails_though_a_task_succeeded,
-    restart_begins_and_ends_between_two_looks_at_it,
-)
 from tests.control.world import ADA, World
 
 from muster.control import put_off
@@ -44,7 +29,6 @@ from muster.control.notice import ends
 from muster.control.notice.entity import Notice
 from muster.control.notice.lifecycle import MAX_WAIT_S
 from muster.control.notice.turns import MAX_SENDING_OF_ONE
-from muster.control.pool.deleting import GONE
 from muster.control.session.lifecycle import AGAIN, STOP, STOP_KERNEL
 from muster.control.session.requests import SessionRequests
 from muster.core.owner import Owner, Principal, Role
@@ -212,25 +196,6 @@ def machine_under_suspicion(make: MakeWorld) -> World:
 
 
 SCENARIOS: dict[Verdict, Scenario] = {
-    ("ProvisioningRoute", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
-    ("ProvisioningRoute", SchedulingResult.FAILURE): replica_that_cannot_be_created,
-    ("HealthCheckRoute", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
-    ("HealthCheckRoute", SchedulingResult.FAILURE): revision_that_is_given_up,
-    ("HealthCheckRoute", SchedulingResult.STALE): revision_that_is_given_up,
-    ("RunningRoute", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
-    ("RunningRoute", SchedulingResult.FAILURE): deployment_that_comes_and_goes,
-    ("RouteEviction", SchedulingResult.SUCCESS): revision_that_is_given_up,
-    ("TerminatingRoute", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
-    ("ServiceDiscoverySync", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
-    ("CheckPendingDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
-    ("ScalingDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
-    ("CheckReplicaDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
-    ("ReconcileDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
-    ("ReconcileDeployment", SchedulingResult.FAILURE): deployment_that_comes_and_goes,
-    ("RolloutDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
-    ("RolloutDeployment", SchedulingResult.FAILURE): revision_that_is_given_up,
-    ("DestroyingDeployment", SchedulingResult.SUCCESS): deployment_that_comes_and_goes,
-    ("DestroyingDeployment", SchedulingResult.FAILURE): deployment_whose_routes_do_not_end,
     ("ScheduleNewSessions", SchedulingResult.SUCCESS): placed,
     ("ScheduleNewSessions", SchedulingResult.EXPIRED): no_room_in_time,
     ("ScheduleNewSessions", SchedulingResult.GIVE_UP): too_often_without_success,
@@ -251,11 +216,6 @@ SCENARIOS: dict[Verdict, Scenario] = {
     ("SendNotices", SchedulingResult.SUCCESS): channel_that_takes_it,
     ("SendNotices", SchedulingResult.NEED_RETRY): channel_that_refuses,
     ("SendNotices", SchedulingResult.GIVE_UP): channel_that_refuses,
-    ("MakeSlices", SchedulingResult.SUCCESS): slice_that_comes_and_goes,
-    ("MakeSlices", SchedulingResult.NEED_RETRY): provider_that_cannot_tell,
-    ("MakeSlices", SchedulingResult.GIVE_UP): slice_that_is_refused,
-    ("DeleteSlices", SchedulingResult.SUCCESS): slice_that_comes_and_goes,
-    ("DeleteSlices", SchedulingResult.NEED_RETRY): provider_that_cannot_tell,
     ("CheckMachines", SchedulingResult.SUCCESS): machine_under_suspicion,
     ("PromoteToPrepared", SchedulingResult.SUCCESS): placed,
     ("PromoteToRunning", SchedulingResult.SUCCESS): placed,
@@ -306,7 +266,6 @@ def told(job: Job | None, error: Exception | None) -> None:
 UNLESS: dict[TransitionStatus, Scenario] = {
     AGAIN: gang_fails_once_it_may_run,
     STOP: waiting_job_is_cancelled,
-    GONE: slice_that_never_boots,
     STOP_KERNEL: cancelled_before_any_agent_has_heard_of_it,
 }
 """Transitions in place of which some records take another."""
@@ -393,7 +352,7 @@ def tasks_that_wait_and_are_to_come_are_stopped(make: MakeWorld) -> World:
     return world
 
 
-MOVING: Sequence[Scenario] = [
+MOVING: list[Scenario] = [
     task_that_is_placed_started_and_ended_between_two_looks_at_it,
     task_that_runs_once_it_is_looked_at,
     task_whose_attempt_nobody_settled,
@@ -402,9 +361,11 @@ MOVING: Sequence[Scenario] = [
     drained_agent_returns_and_is_removed,
     session_that_is_being_prepared_leaves_its_agent,
     too_many_notices_wait,
-    pool_that_is_paused_and_deleted,
-    gang_fails_though_a_task_succeeded,
-    restart_begins_and_ends_between_two_looks_at_it,
-    deployment_whose_dependency_cannot_be_met,
 ]
 """Further ways for records to move."""
+
+for path in sorted(Path(__file__).parent.glob("*_scenarios.py")):  # those of an entity
+    of_entity = import_module(f"tests.control.{path.stem}")
+    SCENARIOS |= getattr(of_entity, "SCENARIOS", {})
+    UNLESS |= getattr(of_entity, "UNLESS", {})
+    MOVING += getattr(of_entity, "MOVING", ())

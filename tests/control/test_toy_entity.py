@@ -1,34 +1,45 @@
 """A new entity is a folder: lamps, in `tests/control/lamp`, join a cluster that serves.
 
 Their record, states, table, handlers, effect, performer, requests and endpoints are all in that
-folder, and so is what client and command line know of them; nothing of the product names them.
+folder, and so is what client, command line and simulations know of them; nothing of the product
+names them. A product of which they are a part has a few lines of theirs beside their files.
 """
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, assert_type, cast
+from typing import Any, assert_type
 
 import httpx
 import pytest
 from click.testing import CliRunner
 from proving.hollow.supervisor import Run
+from sqlalchemy import update
 from tests.api.served import ADMIN, BOB, LARGE, ServedCluster
-from tests.control.lamp.api import LAMPS, LampSpec, LampView
-from tests.control.lamp.client import AsyncLampClient, LampClient
+from tests.control.lamp import spec
+from tests.control.lamp.api import LAMPS
 from tests.control.lamp.entity import LAMP, Lamp, lamps
+from tests.control.lamp.joined_client import AsyncLampClient, LampClient
 from tests.control.lamp.module import LampLighter, LampModule
+from tests.control.lamp.product import FURTHER, LINES, ROOT, lay_out
+from tests.control.lamp.views import LampView
 from tests.databases import migrated_url, open_unsynced
 
 import muster
 from muster.cli import kinds
 from muster.cli.cluster import Cluster
 from muster.cli.program import app
-from muster.client import Client, InvalidSpec, NotFound
+from muster.client import Client, Conflict, InvalidSpec, NotFound
+from muster.control.modules import cluster_audits, cluster_entities
 from muster.core.owner import Role
 from muster.core.specs import load
+from muster.core.views.placement import PlanOutcome
+from muster.store.audit.finding import stored_in
 from muster.store.entity import Visible
 
 CELLAR = "kind: lamp\nname: cellar\n"
@@ -157,6 +168,63 @@ def test_lamp_is_handed_in_as_work_is(cluster: ServedCluster, ada: Http) -> None
     assert [each["name"] for each in ada.get("lamps")["items"]] == ["porch"]
 
 
+def test_lamp_is_planned_and_changes_nothing(cluster: ServedCluster, ada: Http) -> None:
+    with LampClient(cluster.url, cluster.token()) as client:
+        plan = client.plan({"kind": "lamp", "name": "porch"})
+    assert (plan.outcome, plan.verdict) == (
+        PlanOutcome.STARTS,
+        "it would start now in group default",
+    )
+    assert ada.get("lamps")["items"] == []
+
+
+def test_channels_that_a_lamp_names_are_told_of_its_end(cluster: ServedCluster, ada: Http) -> None:
+    with LampClient(cluster.url, cluster.token()) as client:
+        with pytest.raises(InvalidSpec, match=r"notify\.0"):
+            client.lamps.submit(name="porch", notify="nosuch://hooks.example.org/x")
+        lamp = client.lamps.submit(name="porch", notify="https://hooks.example.org/x")
+        client.cancel("porch")
+        cluster.pass_time(5.0)
+        (notice,) = client.notices("all")
+    assert (notice.subject, notice.status) == (lamp.id, "SENT")
+
+
+def test_history_of_a_lamp_has_that_of_the_session_beside_it(cluster: ServedCluster) -> None:
+    with LampClient(cluster.url, cluster.token()) as client:
+        session = client.submit({"kind": "session", "kernels": [{"command": ["x"]}]})
+        client.lamps.submit(name="porch", session=session.id)
+        cluster.pass_time(5.0)
+        told = client.history("porch").items
+    assert {entry.entity.partition("-")[0] for entry in told} == {"lmp", "ses"}
+
+
+def test_lamps_go_out_with_their_owner(cluster: ServedCluster, ada: Http) -> None:
+    lamp = ada.post("lamps/porch")
+    with cluster.client(ADMIN, Role.ADMIN) as admin:
+        with pytest.raises(Conflict, match="0 jobs, 0 deployments, 1 lamps, 0 sessions of"):
+            admin.remove_user("ada")
+        admin.remove_user("ada", cancel=True)
+    assert lamp_of(cluster, lamp["id"]) is None
+
+
+def test_lamp_without_a_reason_is_found_by_the_audit_of_its_module(
+    cluster: ServedCluster, ada: Http
+) -> None:
+    lamp = ada.post("lamps/porch")
+    ada.post("lamps/porch/cancel")
+
+    def found() -> list[tuple[str, str]]:
+        with cluster.engine.connect() as connection:
+            stored = stored_in(connection, cluster_entities([LampModule]))
+            (audit,) = (each for each in cluster_audits([LampModule]) if "lamp" in each.title)
+            return [(each.subject, each.sentence) for each in audit.find(stored)]
+
+    assert found() == []
+    with cluster.engine.begin() as connection:
+        connection.execute(update(lamps).values(reason=None))
+    assert found() == [(lamp["id"], "is out, and has no reason")]
+
+
 class Muster:
     """The command line, of which lamps are a kind."""
 
@@ -179,8 +247,10 @@ class Muster:
 @pytest.fixture
 def muster_(cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch) -> Muster:
     monkeypatch.setitem(kinds.KINDS, LAMP.prefix, "tests.control.lamp.cli")
-    monkeypatch.setitem(kinds.WORK, LAMP.prefix, "tests.control.lamp.cli")
-    monkeypatch.setitem(cast(dict[str, object], load.KINDS), LAMP.name, LampSpec)
+    monkeypatch.setattr(kinds, "WORK", [*kinds.WORK, LAMP.prefix])
+    modules = [*load._modules(), LAMP.name]
+    monkeypatch.setattr(load, "_modules", lambda: modules)
+    monkeypatch.setitem(sys.modules, "muster.core.specs.lamp", spec)
     return Muster(cluster)
 
 
@@ -215,7 +285,7 @@ def test_command_waits_for_a_lamp(cluster: ServedCluster, muster_: Muster) -> No
 
     with ThreadPoolExecutor(1) as beside:
         given_up = beside.submit(give_up)
-        said = muster_("submit", "-", "--wait", stdin=CELLAR)
+        said = muster_("submit", "-", "--wait", stdin=CELLAR, code=1)
         given_up.result()
     assert said.splitlines()[-1].startswith("cellar out: ")
 
@@ -302,3 +372,29 @@ def test_nothing_of_the_product_names_the_entity() -> None:
     sources = Path(root).rglob("*.py")
     named = re.compile(rf"\b{LAMP.name}s?\b", re.IGNORECASE)
     assert [source for source in sources if named.search(source.read_text())] == []
+
+
+@pytest.mark.thorough
+def test_product_has_lamps_by_their_files_and_at_most_eight_lines_elsewhere(
+    tmp_path: Path,
+) -> None:
+    assert len(LINES) + len(FURTHER) <= 8
+    lay_out(tmp_path)
+    paths = map(str, (tmp_path / "src", tmp_path, ROOT))
+    # What is compiled of the product itself is used, and nothing is added to it.
+    environment = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+    program = [sys.executable, "-m", "tests.control.lamp.story", str(tmp_path)]
+    ended = subprocess.run(
+        program, cwd=tmp_path, env=os.environ | environment, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_page_on_a_new_entity_lists_the_lines_that_one_costs() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    _, _, section = page.partition("\nLines elsewhere")
+    rows = section.partition("\n\n")[2].partition("\n\n")[0].splitlines()[2:]
+    files = [re.findall(r"`([\w/.]+)`", row.split("|")[1]) for row in rows]
+    told = {"src/muster/" + name for row in files for name in row}
+    told = {name.replace("src/muster/pyproject", "pyproject") for name in told}
+    assert told == {line.file for line in LINES} | FURTHER

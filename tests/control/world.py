@@ -10,6 +10,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from proving.hollow.found_twins import found_twins
+from proving.hollow.performers.late_calls import FoundTwin
 from proving.hollow.performers.notices import NO_FAULTS, Faults, HollowSender
 from proving.hollow.performers.providers import Farm, HollowMachine, HollowProviders
 from proving.hollow.performers.rebooting import HollowRebooter
@@ -145,10 +147,12 @@ class World:
             *self._more,
         ]
         self.providers = HollowProviders(self.farm, engine, self.inbox.put)
+        self.twins = found_twins(self.clock, self.inbox.put)
         stand_ins: list[SomePerformer] = [
             self.channels,
             self.rebooter,
             *self.providers.performers,
+            *self.twins,
             *self._stand_ins,
         ]
         with ExitStack() as stack:
@@ -160,8 +164,10 @@ class World:
         self.desk.link = Link(self)
 
     @property
-    def _outside(self) -> Sequence[HollowSender | HollowProviders | HollowRebooter | Farm]:
-        return self.channels, self.providers, self.rebooter, self.farm
+    def _outside(
+        self,
+    ) -> Sequence[HollowSender | HollowProviders | HollowRebooter | Farm | FoundTwin]:
+        return self.channels, self.providers, self.rebooter, self.farm, *self.twins
 
     @property
     def cluster(self) -> ClusterState:

@@ -82,6 +82,22 @@ def test_what_is_wrong_is_named(key: str, keys: dict[str, Any]) -> None:
     assert len(str(raised.value)) < 20_000, "what was wrong is not repeated at length"
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("health", "probe"),
+        ("healthcheck", "probe"),
+        ("readinessProbe", "probe"),
+        ("autoscaling", "scale"),
+        ("strategy", "update"),
+        ("instances", "replicas"),
+    ],
+)
+def test_word_of_others_is_answered_with_the_key_that_it_means(word: str, meant: str) -> None:
+    with pytest.raises(InvalidSpec, match=f"{word}: unknown key; did you mean {meant}\\?"):
+        spec_of({"kind": "deployment", "name": "web", "command": ["x"], word: {}})
+
+
 def test_word_for_access_that_is_none_is_answered_with_those_that_are() -> None:
     with pytest.raises(InvalidSpec) as raised:
         spec_of({"kind": "deployment", "access": "everyone"} | LEAST)

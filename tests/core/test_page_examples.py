@@ -22,7 +22,7 @@ from muster.control.engine.settings_file import load_settings_file
 from muster.control.health.rebooting import settings as health
 from muster.control.notice import settings as notices
 from muster.core.specs import DeploymentSpec, JobSpec, SessionSpec
-from muster.core.specs.load import KINDS, spec_of
+from muster.core.specs.load import models, spec_of
 from muster.core.specs.session import Process
 from muster.simulate.cluster_file import read_cluster
 
@@ -96,8 +96,18 @@ def documents() -> list[tuple[str, str]]:
     ]
 
 
+def as_handed_in(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys with what the client puts in place of directories and files of the caller's."""
+    found = dict(keys)
+    if found.get("workdir") == ".":
+        found["workdir"] = "/here"
+    if isinstance(found.get("matrix"), str):
+        found["matrix"] = [{"line": "a"}, {"line": "b"}]
+    return found
+
+
 def is_spec(keys: Mapping[str, Any]) -> bool:
-    return "command" in keys or keys.get("kind") in KINDS
+    return "command" in keys or keys.get("kind") in models()
 
 
 def work() -> Iterator[tuple[str, JobSpec | SessionSpec | DeploymentSpec]]:
@@ -105,7 +115,7 @@ def work() -> Iterator[tuple[str, JobSpec | SessionSpec | DeploymentSpec]]:
     for place, text in documents():
         keys = yaml.safe_load(text)
         if is_spec(keys):
-            spec = spec_of(keys | ({"workdir": "/here"} if keys.get("workdir") == "." else {}))
+            spec = spec_of(as_handed_in(keys))
             if isinstance(spec, JobSpec | SessionSpec | DeploymentSpec):
                 yield place, spec
 
@@ -114,7 +124,7 @@ def work() -> Iterator[tuple[str, JobSpec | SessionSpec | DeploymentSpec]]:
 def test_example_in_yaml_is_read(place: str, text: str, tmp_path: Path) -> None:
     keys = yaml.safe_load(text)
     if is_spec(keys):
-        spec_of(keys | ({"workdir": "/here"} if keys.get("workdir") == "." else {}))
+        spec_of(as_handed_in(keys))
         return
     first = next(iter(keys))
     reader = OTHERS.get(first) or OTHERS[f"{first}: {keys[first]}"]

@@ -16,6 +16,23 @@ def test_ranges_hold_exactly_the_indexes_that_they_were_made_of(indexes: set[int
     assert [ranges[position] for position in range(len(ranges))] == ordered
     assert [index for index in range(70) if index in ranges] == ordered
     assert TaskRanges.parse(str(ranges)) == ranges
+    assert TaskRanges.parse(ranges.in_steps()) == ranges
+    assert len(ranges.in_steps()) <= len(str(ranges))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("0-860:4", "0-860:4"),
+        ("0-9:3,20-30,41-47:2", "0-9:3,20-30,41-47:2"),
+        ("1,3", "1,3"),
+        ("1,3,4,9", "1,3-4,9"),
+        ("0,2,4,7,10,13", "0-4:2,7-13:3"),
+        ("7", "7"),
+    ],
+)
+def test_people_read_equal_steps_as_they_are_written(text: str, shown: str) -> None:
+    assert TaskRanges.parse(text).in_steps() == shown
 
 
 @given(INDEXES, st.integers(0, 70))

@@ -40,6 +40,12 @@ def agent(name: str, **fields: Any) -> AgentConfig:
     return AgentConfig(Path(), "", name, **fields)
 
 
+def lines_told(stderr: str) -> list[str]:
+    """The lines of a command's stderr, but for the one that says on a slow machine what it is
+    about."""
+    return [line for line in stderr.splitlines() if not line.endswith(" …")]
+
+
 def free_ports(count: int) -> list[int]:
     """Ports on which nobody listens now, from a random place on."""
     found: list[int] = []

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.cluster import assert_no_survivors
+from tests.e2e.cluster import assert_no_survivors, lines_told
 
 TIMEOUT_S = 60.0
 
@@ -286,7 +286,7 @@ def test_ref_is_completed_from_the_live_cluster(shell: Shell) -> None:
 def test_second_up_is_one_sentence_and_harms_nothing(shell: Shell) -> None:
     result = shell.muster("up")
     assert result.returncode == 1
-    assert len(result.stderr.splitlines()) == 1
+    assert len(lines_told(result.stderr)) == 1
     assert "already runs" in result.stderr
     assert len(shell.said("agents").splitlines()) == 4
 

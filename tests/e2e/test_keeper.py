@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.e2e.cluster import client_of, free_ports
+from tests.e2e.cluster import client_of, free_ports, lines_told
 from tests.patience import until
 
 from muster.app import keeper, local
@@ -268,7 +268,7 @@ def test_slower_of_two_ups_says_that_the_other_was_faster(home: Home) -> None:
     out, error = said[loser]
     assert out == ""
     assert "another `muster up` was faster" in error or "a cluster already runs" in error
-    assert len(error.splitlines()) == 1
+    assert len(lines_told(error)) == 1
     assert said[1 - loser][0].startswith("Muster runs at ")
     with pytest.raises(Conflict, match="already runs"):
         up(UpOptions(home.path))

@@ -18,8 +18,9 @@ from tests.e2e import stub_torch
 from tests.e2e.cluster import Cluster, agent, started
 
 from muster.core.specs import DeploymentSpec, JobSpec, SessionSpec
+from muster.core.specs.amounts import Spec
 from muster.core.specs.documents import load_keys
-from muster.core.specs.load import AnySpec, spec_of
+from muster.core.specs.load import spec_of
 
 TIMEOUT_S = 90.0
 ATTRIBUTES = {"zone": "a", "rack": "r1", "slot": "1"}
@@ -122,7 +123,7 @@ def test_work_of_a_page_runs(
     assert done.returncode == 0, done.stderr
 
 
-def with_stubs(file: Path, spec: AnySpec, stubs: Path) -> None:
+def with_stubs(file: Path, spec: Spec, stubs: Path) -> None:
     """Have the processes of a job find the stubs first."""
     if isinstance(spec, JobSpec):
         env = {"PATH": f"{stubs}:{os.environ['PATH']}", "PYTHONPATH": str(stubs), **spec.env}

@@ -8,7 +8,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from tests.e2e.cluster import Cluster, assert_no_survivors, free_ports
+from tests.e2e.cluster import Cluster, assert_no_survivors, free_ports, lines_told
 
 from muster.app.home import Home
 from muster.store.database import HEAD, open_engine, sqlite_url
@@ -25,7 +25,7 @@ def assert_one_sentence(refused: subprocess.CompletedProcess[str]) -> str:
     """It was refused in so many words; the words."""
     assert refused.returncode == 1, refused
     assert refused.stdout == ""
-    sentence = " ".join(refused.stderr.split())
+    sentence = " ".join(" ".join(lines_told(refused.stderr)).split())
     assert sentence.startswith("muster: ")
     assert "Traceback" not in sentence
     assert len(sentence) < 400

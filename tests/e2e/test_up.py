@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 from click.testing import CliRunner
-from tests.e2e.cluster import assert_no_survivors, client_of, free_ports
+from tests.e2e.cluster import assert_no_survivors, client_of, free_ports, lines_told
 from tests.patience import until, until_awaited
 
 from muster.agent.config import AgentConfig
@@ -187,7 +187,7 @@ def test_up_in_the_foreground_whose_controller_dies_says_so_and_leaves_nothing(h
         psutil.Process(running.pid).kill()
         _, said = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert said.startswith("muster: the controller has ended")
+    assert lines_told(said)[0].startswith("muster: the controller has ended")
     assert_no_survivors(home.path)
 
 
@@ -195,7 +195,7 @@ def test_second_up_names_the_options_that_were_not_applied(home: Home) -> None:
     report = up(UpOptions(home.path, agents=0, cpus="2"))
     again = muster(home, "up", "--agents", "3", "--cpus", "2", "--gpus", "4", "--port", "1")
     assert again.returncode == 1
-    assert len(again.stderr.splitlines()) == 1
+    assert len(lines_told(again.stderr)) == 1
     assert report.url in again.stderr
     assert "with 0 agents, to which --agents 3 --gpus 4 --port 1 was not applied" in again.stderr
     assert "muster down" in again.stderr
@@ -319,7 +319,7 @@ def test_attribute_that_no_constraint_could_look_at_is_refused(
     result = CliRunner().invoke(app, [*command, "--attribute", attribute])
     assert result.exit_code != 0
     assert told in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    assert len(lines_told(result.stderr)) == 1
     assert not home.is_running()
 
 

@@ -39,7 +39,7 @@ async def test_chunk_that_cannot_be_read_ends_the_request(body: str) -> None:
 @pytest.mark.parametrize("endless", ENDLESS)
 async def test_what_surrounds_a_body_has_an_end(endless: str) -> None:
     """Trailers and extensions of chunks are not kept without bound, though nobody gets them."""
-    async with Backend(saying("hello")).running() as web, serving(linger_s=0.05) as served:
+    async with Backend(saying("hello")).running() as web, serving(linger_s=10.0) as served:
         served.set(service(web.target()))
         head = f"POST /web/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{endless}"
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)

@@ -28,7 +28,7 @@ from muster.store.queries.listing import Listing, listed
 from muster.store.queries.output import session_output, task_output
 from muster.store.queries.refs import owners_of, resolve
 from muster.store.queries.sessions import list_sessions, read_session_detail
-from muster.store.queries.tasks import list_tasks, read_task
+from muster.store.queries.tasks import TaskFilter, list_tasks, read_task
 
 pytestmark = ON_BOTH
 
@@ -117,7 +117,7 @@ def test_tasks_without_rows_are_pending_and_killed_once_the_job_ended(
 ) -> None:
     submitted = world.submit(job(tasks=5000))
     assert submitted.next_task < 5000
-    page = list_tasks(connection, ADA, submitted.id, None, 4998, 10)
+    page = list_tasks(connection, ADA, submitted.id, TaskFilter(), 4998, 10)
     assert [(item.index, item.state) for item in page.items] == [
         (4998, TaskState.PENDING),
         (4999, TaskState.PENDING),
@@ -127,10 +127,12 @@ def test_tasks_without_rows_are_pending_and_killed_once_the_job_ended(
 
     world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, submitted.id))
     world.run(5)
-    page = list_tasks(fresh(connection), ADA, submitted.id, TaskState.KILLED, 4990, 100)
+    page = list_tasks(fresh(connection), ADA, submitted.id, TaskFilter(TaskState.KILLED), 4990, 100)
     assert [item.index for item in page.items] == list(range(4990, 5000))
     assert page.total == 5000
-    assert list_tasks(connection, ADA, submitted.id, TaskState.PENDING, 0, 10).items == ()
+    assert (
+        list_tasks(connection, ADA, submitted.id, TaskFilter(TaskState.PENDING), 0, 10).items == ()
+    )
 
 
 @pytest.fixture
@@ -155,11 +157,11 @@ def test_any_page_of_tasks_is_that_part_of_all_of_them(
     mixed: World, state: TaskState | None, offset: int, limit: int
 ) -> None:
     with mixed.store.engine.connect().execution_options(readonly=True) as connection:
-        everything = list_tasks(connection, ADA, "mixed", None, 0, 1000).items
+        everything = list_tasks(connection, ADA, "mixed", TaskFilter(), 0, 1000).items
         assert [item.index for item in everything] == list(range(400))
         assert len({item.state for item in everything}) >= 4
         wanted: list[TaskView] = [item for item in everything if state in (None, item.state)]
-        page = list_tasks(connection, ADA, "mixed", state, offset, limit)
+        page = list_tasks(connection, ADA, "mixed", TaskFilter(state), offset, limit)
         assert list(page.items) == wanted[offset : offset + limit]
         assert page.total == len(wanted)
 

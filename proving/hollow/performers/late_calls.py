@@ -1,8 +1,12 @@
-"""Late calls, which the hollow twins of performers have in common."""
+"""Late calls, which the hollow twins of performers have in common; and twins that are found."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
+from muster.control.engine.effects import Performer
+from muster.control.engine.inputs import Input
 from muster.core.clock import Clock
 
 Call = Callable[[], None]
@@ -38,3 +42,29 @@ class LateCalls:
     def happens(self, part: float) -> bool:
         """Whether something happens that does so in this part of all cases."""
         return self._chance.random() < part
+
+
+class FoundTwin(LateCalls, Performer[Any]):
+    """A twin that asks for nothing of a world but its time, its chance and the way of outcomes, and
+    that carries effects out late and in any order. The worlds find it by its folder
+    (``found_twins``); twins of machines, channels, balancers and the like are made by the world
+    that has these.
+
+    Args:
+        report: takes outcomes.
+    """
+
+    late_s = 5.0
+    """The longest time until an effect is carried out."""
+
+    def __init__(self, clock: Clock, report: Callable[[Input], None], seed: int = 1) -> None:
+        super().__init__(clock, random.Random(seed))
+        self.report = report
+
+    def perform(self, effects: Sequence[Any]) -> None:
+        for effect in effects:
+            self.later(partial(self.carry_out, effect), self.late_s)
+
+    def carry_out(self, effect: Any) -> None:
+        """Carry out an effect, and report its outcome, as far as chance lets it."""
+        raise NotImplementedError

@@ -291,7 +291,7 @@ def _template(template: KernelTemplate, terms: Terms, account: Account | None) -
         "disk_bytes": template.disk_bytes or terms.scratch_max_bytes,
         "owner": template.owner,
         "account": None if account is None else asdict(account),
-        "result_bytes": 0 if template.service is None else MAX_RESULT_BYTES,
+        "result_bytes": MAX_RESULT_BYTES if template.service or template.keeps_result else 0,
         "stderr_apart": template.stderr_apart,
     }
 

@@ -18,8 +18,10 @@ class Answering:
         try:
             endpoint, path = self._table.find(scope["method"], scope["path"])
             response = await endpoint.arguments.called(Incoming(scope, receive, path))
-        except (NoSuchPath, NoSuchMethod) as error:
-            response = nothing_there(scope, has_path=isinstance(error, NoSuchMethod))
+        except NoSuchPath:
+            response = nothing_there(scope)
+        except NoSuchMethod as error:
+            response = nothing_there(scope, error.allowed)
         except Exception as error:
             response = refusal(scope, error)
             if is_defect(error):

@@ -1,6 +1,6 @@
 """Answers: views as JSON, and every error as one sentence with a status (design: Access)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from starlette.responses import Response
@@ -99,13 +99,15 @@ def is_defect(error: Exception) -> bool:
     return not isinstance(error, MusterError | TimeoutError)
 
 
-def nothing_there(scope: Scope, *, has_path: bool) -> Response:
-    """The answer to a request for which the API has no endpoint; ``has_path`` tells whether there
-    is one for another method."""
+def nothing_there(scope: Scope, allowed: Collection[str] = ()) -> Response:
+    """The answer to a request for which the API has no endpoint; ``allowed`` are the methods for
+    which it has the path."""
     asked = f"{scope['method']} {scope['path']}"
     sentence = f"the API has no {asked}; see GET /v1/openapi.json for what it has"
-    if has_path:
-        return error_answer(405, ErrorCode.REFUSED, sentence)
+    if allowed:
+        response = error_answer(405, ErrorCode.REFUSED, sentence)
+        response.headers["Allow"] = ", ".join(sorted(allowed))
+        return response
     return error_answer(404, ErrorCode.NOT_FOUND, sentence)
 
 

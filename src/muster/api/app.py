@@ -20,36 +20,30 @@ from muster.api import (
     logs,
     openapi,
     quotas,
+    resources,
     tokens,
     traffic,
 )
-from muster.api.agents import AGENTS
 from muster.api.allowance import Allowance
 from muster.api.answering import Answering
 from muster.api.auth import BearerAuth, TokenAccess
 from muster.api.bodies import LargeBodies
 from muster.api.changes import Changes
 from muster.api.context import Api, ClockState, ReadLog, ShortOutputs
-from muster.api.deployments import DEPLOYMENTS, ROUTES
-from muster.api.health import INCIDENTS
-from muster.api.jobs import JOBS
-from muster.api.notices import NOTICES
 from muster.api.openapi import Description
 from muster.api.plan import plan_router
-from muster.api.pools import POOLS
 from muster.api.provider_checks import ProviderChecks
 from muster.api.reader import Reader
-from muster.api.recoveries import RECOVERIES
 from muster.api.resource import Resource
 from muster.api.routes import RouteTable
-from muster.api.sessions import SESSIONS
-from muster.api.slices import SLICES
 from muster.api.stopping import OpenRequests, Stopping
 from muster.api.submissions import Submissions
 from muster.api.turns import Turns
 from muster.api.urls import UrlBounds
 from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
+from muster.core.ids import lookup_order
+from muster.core.packages import modules_of, objects_of
 
 MAX_OUTPUT_READERS = 2_000
 MAX_OUTPUT_READERS_OF_ONE = 48
@@ -57,19 +51,11 @@ MAX_OUTPUT_READERS_OF_ONE = 48
 agent's."""
 
 
-RESOURCES: Sequence[Resource[Any, Any]] = (
-    JOBS,
-    SESSIONS,
-    NOTICES,
-    RECOVERIES,
-    DEPLOYMENTS,
-    ROUTES,
-    AGENTS,
-    POOLS,
-    SLICES,
-    INCIDENTS,
+RESOURCES: Sequence[Resource[Any, Any]] = sorted(
+    objects_of(modules_of(resources), Resource),
+    key=lambda resource: lookup_order(resource.entity.prefix),
 )
-"""The resources of every cluster."""
+"""The resources of every cluster: those that modules of ``api.resources`` declare."""
 _OTHERS = (logs, history, cluster, autoscaler, quotas, events, accounts, tokens, traffic, openapi)
 """The modules of endpoints that are no resource's."""
 

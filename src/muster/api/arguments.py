@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from muster.core.errors import InvalidSpec, Problem
+from muster.core.specs.load import worded
 
 _BOUNDS = {
     annotated_types.Ge: "ge",
@@ -48,6 +49,7 @@ class Parameter:
         declared: its type as pydantic takes it, with its bounds.
         converted: its type as msgspec takes it.
         is_plain: whether the value goes to msgspec only if it is written plainly.
+        is_list: whether it is the list of all values that a query has by this name.
         default: msgspec.NODEFAULT where the request must have it.
     """
 
@@ -57,6 +59,7 @@ class Parameter:
     declared: Any
     converted: Any
     is_plain: bool
+    is_list: bool
     default: Any
 
 
@@ -77,6 +80,11 @@ class Incoming:
             text = self.scope["query_string"].decode("latin-1")
             self._query = dict(parse_qsl(text, keep_blank_values=True)) if text else {}
         return self._query
+
+    def all_of(self, name: str) -> list[str]:
+        """All values that the URL's query has by a name."""
+        text = self.scope["query_string"].decode("latin-1")
+        return [value for key, value in parse_qsl(text, keep_blank_values=True) if key == name]
 
     @property
     def request(self) -> Request:
@@ -141,7 +149,7 @@ class Arguments:
     def _values(self, incoming: Incoming) -> dict[str, Any]:
         given = self._given(incoming)
         for each in self.parameters:
-            if each.is_plain and not _PLAIN.fullmatch(given.get(each.name, "1")):
+            if each.is_plain and not _PLAIN.fullmatch(str(given.get(each.name, "1"))):
                 return self._looked_at(given)
         try:
             struct = msgspec.convert(given, self._struct, strict=False)
@@ -149,12 +157,14 @@ class Arguments:
             return self._looked_at(given)
         return {each.name: getattr(struct, each.name) for each in self.parameters}
 
-    def _given(self, incoming: Incoming) -> dict[str, str]:
+    def _given(self, incoming: Incoming) -> dict[str, str | list[str]]:
         """The values that the request has, by the names of the arguments."""
-        given: dict[str, str] = {}
+        given: dict[str, str | list[str]] = {}
         for each in self.parameters:
-            value: str | None
-            if each.source is params.Path:
+            value: str | list[str] | None
+            if each.is_list:
+                value = incoming.all_of(each.alias) or None
+            elif each.source is params.Path:
                 value = incoming.path[each.alias]
             elif each.source is params.Query:
                 value = incoming.query.get(each.alias)
@@ -173,7 +183,7 @@ class Arguments:
     def _adapters(self) -> Mapping[str, TypeAdapter[Any]]:
         return {each.name: TypeAdapter(each.declared) for each in self.parameters}
 
-    def _looked_at(self, given: Mapping[str, str]) -> dict[str, Any]:
+    def _looked_at(self, given: Mapping[str, str | list[str]]) -> dict[str, Any]:
         """
         Raises:
             InvalidSpec: with every value that is wrong.
@@ -183,16 +193,16 @@ class Arguments:
         for each in self.parameters:
             if each.name not in given:
                 if each.default is msgspec.NODEFAULT:
-                    problems.append(Problem(each.alias, "None", "Field required"))
+                    problems.append(Problem(each.alias, "", "missing, and it has no default"))
                 values[each.name] = each.default
                 continue
             try:
                 values[each.name] = self._adapters[each.name].validate_python(given[each.name])
             except ValidationError as error:
                 shown = repr(given[each.name])[:80]
-                for detail in error.errors():
-                    said = detail["msg"].replace("Input should be", "expected")
-                    problems.append(Problem(each.alias, shown, said))
+                problems += [
+                    Problem(each.alias, shown, worded(detail)) for detail in error.errors()
+                ]
         if problems:
             raise _WrongValues(problems)
         return values
@@ -256,5 +266,6 @@ def _parameter(name: str, hint: Any, default: Any, path: frozenset[str]) -> Para
         Annotated[own, *bounds] if bounds else own,
         Annotated[converted, msgspec.Meta(**limits)] if limits else converted,
         converted in (int, bool),
+        get_origin(converted) is list,
         default,
     )

@@ -31,6 +31,7 @@ TELL_REFUSED_EVERY_S = 60.0
 _LATE_S = 0.01
 """Seconds after the end of a token at which it is checked again, because the clocks of the event
 loop and of the controller differ a little."""
+_READS = frozenset({"GET", "HEAD"})
 _ABOUT_TOKENS = frozenset({"token", "user"})
 
 
@@ -42,7 +43,7 @@ def _caller(scope: Scope, principal: Principal | None) -> Caller:
 
 
 def _may_discover(scope: Scope) -> bool:
-    return scope["method"] == "GET" and scope["path"] in DISCOVERY
+    return scope["method"] in _READS and scope["path"] in DISCOVERY
 
 
 def _only_discovery() -> Response:
@@ -156,7 +157,7 @@ class BearerAuth:
             return
         scope["principal"] = principal
         log.debug("%s %s by %s", scope["method"], scope["path"], principal.owner)
-        if scope["method"] != "GET":
+        if scope["method"] not in _READS:
             await self._app(scope, receive, send)
             return
         with self._access.reading(principal):

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from muster.api.answers import answer
 from muster.api.context import Call, Caller
-from muster.api.pools import pool_seen
+from muster.api.resources.pools import pool_seen
 from muster.control.pool.decisions import decision_view
 from muster.control.pool.outlook import GroupOutlook
 from muster.control.pool.queries import EndedUse, read_ended_use

@@ -27,6 +27,7 @@ from muster.core.owner import Owner
 from muster.core.specs import load_spec, parse_spec
 from muster.core.specs.amounts import Spec
 from muster.core.specs.documents import MAX_SPEC_BYTES
+from muster.core.specs.load import kind_of
 
 MAX_BODY_BYTES = MAX_SPEC_BYTES + 4096
 MAX_YAML_BYTES = 64 * 1024
@@ -127,7 +128,8 @@ def _from_json(body: bytes, models: tuple[type[S], ...]) -> S:
     try:
         data = from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        raise InvalidSpec([Problem("body", "", f"not readable as JSON: {error}")]) from None
+        said = str(error).replace("EOF while parsing", "it ends within")
+        raise InvalidSpec([Problem("body", "", f"not readable as JSON: {said}")]) from None
     return parse_spec(_model_of(data, models), data)
 
 
@@ -138,15 +140,11 @@ def _model_of(data: Any, models: tuple[type[S], ...]) -> type[S]:
     """
     if len(models) == 1 or not isinstance(data, dict) or "kind" not in data:
         return models[0]
-    kinds = {_kind(model): model for model in models}
+    kinds = {kind_of(model): model for model in models}
     if not isinstance(data["kind"], str) or data["kind"] not in kinds:
         expected = f"expected one of {', '.join(kinds)} here"
         raise InvalidSpec([Problem("kind", repr(data["kind"])[:80], expected)])
     return kinds[data["kind"]]
-
-
-def _kind(model: type[Spec]) -> str:
-    return str(model.model_fields["kind"].default)
 
 
 def _from_yaml(body: bytes, models: tuple[type[S], ...]) -> S:
@@ -156,6 +154,7 @@ def _from_yaml(body: bytes, models: tuple[type[S], ...]) -> S:
         raise InvalidSpec([Problem("body", "", "expected text in UTF-8")]) from None
     spec = load_spec(text, aliases=False)
     if not isinstance(spec, models):
-        expected = " or ".join(repr(_kind(model)) for model in models)
-        raise InvalidSpec([Problem("kind", repr(spec.kind), f"expected {expected} here")])
+        expected = " or ".join(repr(kind_of(model)) for model in models)
+        found = kind_of(type(spec))
+        raise InvalidSpec([Problem("kind", repr(found), f"expected {expected} here")])
     return spec

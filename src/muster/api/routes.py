@@ -1,6 +1,6 @@
 """The way from a request's path and method to its endpoint: a look-up by the words of the path."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fastapi.routing import APIRoute
@@ -14,7 +14,15 @@ class NoSuchPath(MusterError):
 
 
 class NoSuchMethod(MusterError):
-    """The API has the path, but not for this method."""
+    """The API has the path, but not for this method.
+
+    Args:
+        allowed: the methods for which it has the path.
+    """
+
+    def __init__(self, allowed: Collection[str]) -> None:
+        super().__init__("this path has no such method")
+        self.allowed = frozenset(allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +85,26 @@ class RouteTable:
                 self._fixed.setdefault((method, route.path), endpoint)
 
     def find(self, method: str, path: str) -> tuple[Endpoint, dict[str, str]]:
-        """The endpoint of a request, and the parts of its path that vary.
+        """The endpoint of a request, and the parts of its path that vary. HEAD is answered as GET
+        is: whoever sends the answer leaves out its body (RFC 9110, 9.3.2).
 
         Raises:
             NoSuchPath, NoSuchMethod: there is none.
         """
+        if method == "HEAD":
+            method = "GET"
         fixed = self._fixed.get((method, path))
         if fixed is not None:
             return fixed, {}
         first, *words = path.split("/")
-        known = False
+        allowed: set[str] = set()
         for methods, parts in _fitting(self._root, words) if not first else ():
             if (endpoint := methods.get(method)) is not None:
                 return endpoint, dict(zip(endpoint.names, parts, strict=True))
-            known = True
-        raise NoSuchMethod if known else NoSuchPath
+            allowed |= methods.keys()
+        if not allowed:
+            raise NoSuchPath
+        raise NoSuchMethod(allowed | {"HEAD"} if "GET" in allowed else allowed)
 
 
 def _fitting(

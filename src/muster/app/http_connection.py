@@ -23,7 +23,7 @@ from muster.app.http_connections import HttpConnections
 from muster.app.http_exchange import HttpExchange
 from muster.core.origins import origin_of
 from muster.proxy.answers import Refused
-from muster.proxy.heads import Header, RequestHead, read_request
+from muster.proxy.heads import Header, RequestHead, read_request, unreadable
 
 log = logging.getLogger(__name__)
 
@@ -341,7 +341,7 @@ class HttpConnection(asyncio.Protocol):
                 if self._is_last and self._incoming is None:
                     self._deaf = self._has_ignored = True
                 elif self._refusal is None:
-                    self._refusal = Refused(400, f"expected HTTP/1.1: {error}"[:200])
+                    self._refusal = unreadable(error)
                 return
 
     @property

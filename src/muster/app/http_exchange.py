@@ -41,6 +41,7 @@ class HttpExchange:
     """
 
     __slots__ = (
+        "_asks_head",
         "_awaits_continue",
         "_body",
         "_chunks",
@@ -66,7 +67,7 @@ class HttpExchange:
         self._connection = connection
         self._is_modern = head.modern
         self._awaits_continue = head.expects
-        self._is_bodiless = head.method == b"HEAD"
+        self._is_bodiless = self._asks_head = head.method == b"HEAD"
         self._body = bytearray()
         self._is_complete = self._disconnected = self._chunks = False
         self._left_bytes: int | None = None  # of an answer whose length was told
@@ -146,7 +147,7 @@ class HttpExchange:
         """
         if self._connection.is_paused:
             await self._connection.drained()
-        if self._disconnected:
+        if self._disconnected or (self._asks_head and self.is_answered):
             return
         if message["type"] == "http.response.start":
             self._start(message["status"], message.get("headers", ()))
@@ -181,6 +182,9 @@ class HttpExchange:
         self.is_answering = True
         self._awaits_continue = False
         self._connection.write_head(head)
+        if self._asks_head:  # what follows may have no end, as events have none
+            self._connection.write(b"")
+            self._end()
 
     def _write(self, data: bytes, *, more: bool) -> None:
         if not self.is_answering or self.is_answered:

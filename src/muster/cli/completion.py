@@ -80,6 +80,34 @@ def complete_deployment(ctx: click.Context, incomplete: str) -> list[tuple[str, 
     return _complete(ctx, incomplete, [deployment.KIND], _LIVE)
 
 
+def complete_dependency(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Names of jobs, sessions and deployments for which work may wait; after a colon, the states of
+    the one of this name for which it may."""
+    from muster.cli.kinds import deployment
+
+    name, colon, _ = incomplete.partition(":")
+    waited_for = [*kinds.work(), deployment.KIND]
+    if not colon:
+        return _complete(ctx, incomplete, waited_for, _LIVE)
+
+    def look(client: "Client") -> Offers:
+        for kind in waited_for:
+            for record in kind.newest(client, "live", limit=OFFERED):
+                if name in (kind.name_of(record), record.id):
+                    conditions = OF_DEPLOYMENTS if kind is deployment.KIND else OF_WORK
+                    for condition, said in conditions.items():
+                        yield f"{name}:{condition}", said
+
+    return _offered(ctx, incomplete, look)
+
+
+OF_WORK = {
+    "succeeded": "once it has succeeded",
+    "running": "once it runs",
+    "ended": "however it ends",
+}
+OF_DEPLOYMENTS = {"healthy": "once its replicas are healthy"}
+"""The conditions of a dependency (``DependencyCondition``, whose module is long to import)."""
 _LIVE = ("live",)
 
 
@@ -89,7 +117,8 @@ def _complete(
     among: "Iterable[Kind[Any, Any]]",
     states: Sequence[str] = ("live", "ended"),
 ) -> list[tuple[str, str]]:
-    """Names and ids of live records, then of those that ended, each with its status."""
+    """Names and ids of live records, each with its status; then names of those that ended, and
+    their ids where the text begins as one."""
     asked, is_id = [*among], kinds.of_ref(incomplete) is not None
 
     def look(client: "Client") -> Offers:
@@ -98,7 +127,9 @@ def _complete(
             name = f"{incomplete}*" if incomplete and not is_id and state == "ended" else None
             for kind in asked:
                 for record in kind.newest(client, state, name=name, limit=OFFERED):
-                    yield from kind.offers(record)
+                    for ref, said in kind.offers(record):
+                        if state == "live" or is_id or ref != record.id:
+                            yield ref, said
 
     return _offered(ctx, incomplete, look)
 

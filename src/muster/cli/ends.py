@@ -78,6 +78,9 @@ def _failed_alike(failure: "FailureView") -> str:
     named = ", ".join(map(str, failure.such_as))
     state = failure.state.lower().replace("_", " ")
     how = how_ended(failure.reason, failure.exit_code) or state
+    if failure.parameters:
+        values = " ".join(f"{name}={value}" for name, value in failure.parameters.items())
+        how = f"{how}, all with {values}"
     if failure.tasks > len(failure.such_as):
         return f"{count(failure.tasks, 'task')}: {how}, such as {named}"
     return f"task{'' if failure.tasks == 1 else 's'} {named}: {how}"

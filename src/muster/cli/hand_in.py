@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from muster.core.specs.amounts import Spec
     from muster.core.views.base import ReasonView, RecordView
 
+T = TypeVar("T")
+
 PLACED_WITHIN_S = 1.0
 """Seconds that --no-wait gives the work to be placed before it says that the work waits."""
 LOOK_S = 0.05
+LONGEST_NAME = 63
+"""Characters of a name (``core.specs.amounts.Name``, which is long to import)."""
 MAX_NUMBER = 100
 """Numbers that are tried for a name of a file that live work has."""
 
@@ -74,26 +78,32 @@ def submitted(
                 from muster.core.specs import JobSpec
 
                 if isinstance(spec, JobSpec):
-                    return _under_a_free_name(client, spec)
+                    return under_a_free_name(client, spec, client.submit)
             return client.submit(spec)
 
     return handed_in(cluster, submit, display)
 
 
-def _under_a_free_name(client: "Client", spec: "JobSpec") -> "RecordView":
-    """Submit a job under its name, or if that is taken under it with the first number that is
+def under_a_free_name(client: "Client", spec: "JobSpec", hand_in: "Callable[[JobSpec], T]") -> T:
+    """Hand a job in under its name, or if that is taken under it with the first number that is
     free."""
     for number in count(1):
-        numbered = (
-            spec if number == 1 else spec.model_copy(update={"name": f"{spec.name}-{number}"})
-        )
+        numbered = spec
+        if spec.name is not None and number > 1:
+            numbered = spec.model_copy(update={"name": _numbered(spec.name, number)})
         try:
-            return client.submit(numbered)
+            return hand_in(numbered)
         except Conflict:
             is_taken = spec.name is not None and client.jobs("live", name=numbered.name, limit=1)
             if number == MAX_NUMBER or not is_taken:
                 raise
     raise AssertionError("unreachable")
+
+
+def _numbered(name: str, number: int) -> str:
+    """A name with a number, no longer than names may be."""
+    end = f"-{number}"
+    return f"{name[: LONGEST_NAME - len(end)].rstrip('._-')}{end}"
 
 
 def handed_in(cluster: Cluster, hand_in: "Callable[[Client], RecordView]", display: Display) -> int:

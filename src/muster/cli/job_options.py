@@ -1,18 +1,20 @@
 """Options of ``muster run`` that become keys of a JobSpec: tasks, resources and environment."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import click
 
-from muster.cli.completion import complete_group
+from muster.cli.completion import complete_deployment, complete_group
 from muster.cli.parameters import Option
 from muster.cli.request import environment, pairs, without_nones
 from muster.client.workdir import absolute, current_directory
 
 Amount = str | None
+RANGE = re.compile(r"[0-9]+-[0-9]+(:[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +24,33 @@ class Tasks:
     tasks: Annotated[
         int | None, Option("--tasks", "-n", help="Run the command as so many tasks.")
     ] = None
+    parameter: Annotated[
+        list[str] | None,
+        Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUES",
+            help="Run a task for each value, as lr=0.1,0.01 or seed=1-5, put in place of {lr}; "
+            "may be repeated.",
+            field="matrix",
+        ),
+    ] = None
+    points: Annotated[
+        str | None,
+        Option(
+            "--each",
+            metavar="FILE",
+            help="Run a task for each line, put in place of {line}, or each row of a CSV or JSON "
+            "lines file.",
+            field="matrix",
+        ),
+    ] = None
     only: Annotated[
         str | None,
         Option("--only", metavar="TASKS", help="Run only these of the tasks, as 3,17 or 0-100:25."),
+    ] = None
+    max_running: Annotated[
+        int | None, Option("--max-running", metavar="N", help="Run at most so many at a time.")
     ] = None
     gang: Annotated[
         bool,
@@ -92,9 +118,15 @@ class Tasks:
     ] = False
 
     def keys(self) -> dict[str, Any]:
+        """
+        Raises:
+            click.BadParameter, click.UsageError: as ``_matrix``.
+        """
         return {
+            "matrix": self._matrix(),
             "tasks": self.tasks,
             "only": self.only,
+            "max_running": self.max_running,
             "coscheduled": self.gang or None,
             "leader": self.leader,
             "name": self.name,
@@ -109,6 +141,25 @@ class Tasks:
             "notify": self.notify or None,
             "recovery": self.recovery or None,
         }
+
+    def _matrix(self) -> str | dict[str, Any] | None:
+        """The values of parameters, or the file that holds points.
+
+        Raises:
+            click.UsageError: there are both.
+            click.BadParameter: a parameter has no values.
+        """
+        if self.points is not None and self.parameter:
+            raise click.UsageError("give one of --param and --each")
+        if not self.parameter:
+            return self.points
+        written = pairs(self.parameter, "--param", "a parameter and its values, as lr=0.1,0.01")
+        return {name: _values(values) for name, values in written.items()}
+
+
+def _values(written: str) -> str | list[str]:
+    """The values of a parameter: a range, or those between commas."""
+    return written if "," not in written and RANGE.fullmatch(written) else written.split(",")
 
 
 def _of_resources(*flags: str, metavar: str, help: str) -> Option:
@@ -198,6 +249,7 @@ class Environment:
             "--uses",
             metavar="DEPLOYMENT",
             help="Tell where it is reached, as MUSTER_URL_NAME; may be repeated.",
+            autocompletion=complete_deployment,
         ),
     ] = None
     stderr: Annotated[

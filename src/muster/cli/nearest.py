@@ -26,15 +26,19 @@ _DEPENDENCY = r"after\.\d+\.on|uses"
 
 @contextmanager
 def suggesting(
-    client: "Client", ref: str, among: "Iterable[Kind[Any, Any]] | None" = None
+    client: "Client",
+    ref: str,
+    among: "Iterable[Kind[Any, Any]] | None" = None,
+    *,
+    state: str = "all",
 ) -> Iterator[None]:
     """Add similar known names to an error about an unknown REF: those of work, or those ``among``
-    records of these kinds; or the kind of the record that it names instead."""
+    records of these kinds, in a ``state``; or the kind of the record that it names instead."""
     try:
         yield
     except NotFound as error:
         compared = None if among is None else [*among]  # only now: to make one imports its module
-        names = nearest(client, ref.partition("/")[0], compared)
+        names = nearest(client, ref.partition("/")[0], compared, state)
         if not names:
             is_one_of_others = compared and len(compared) < len(kinds.KINDS)
             if compared and is_one_of_others and (other := _kind_named(client, ref, compared)):
@@ -64,12 +68,15 @@ def _with_names(client: "Client", problem: Problem) -> Problem:
     wanted = problem.value.strip("'")
     if not re.fullmatch(_DEPENDENCY, problem.field):
         return problem
-    among = None
-    if "a deployment" in problem.expected:
+    if "deployment" not in problem.expected:
+        names = nearest(client, wanted)
+    elif "no such deployment" in problem.expected:
         from muster.cli.kinds import deployment
 
-        among = [deployment.KIND]
-    if not (names := nearest(client, wanted, among)):
+        names = nearest(client, wanted, [deployment.KIND], "live")
+    else:
+        return problem
+    if not names:
         return problem
     return replace(problem, expected=f"{problem.expected}; did you mean {' or '.join(names)}?")
 
@@ -101,16 +108,19 @@ def check_filters(client: "Client", *, group: str | None = None, pool: str | Non
 
 
 def nearest(
-    client: "Client", name: str, among: "Iterable[Kind[Any, Any]] | None" = None
+    client: "Client",
+    name: str,
+    among: "Iterable[Kind[Any, Any]] | None" = None,
+    state: str = "all",
 ) -> list[str]:
-    """Names similar to this one, of work or ``among`` records of these kinds; none if the name is
-    known, or nothing can be listed."""
+    """Names similar to this one, of work or ``among`` records of these kinds in a ``state``; none
+    if the name is known, or nothing can be listed."""
     import difflib
 
     known: list[str] = []
     with suppress(MusterError):
         for kind in kinds.work() if among is None else among:
-            names = map(kind.name_of, kind.newest(client, "all", limit=LOOKED_AT))
+            names = map(kind.name_of, kind.newest(client, state, limit=LOOKED_AT))
             known += filter(None, names)
     if name in known:
         return []

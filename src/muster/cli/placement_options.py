@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from muster.cli.completion import complete_agent
+from muster.cli.completion import complete_agent, complete_dependency
 from muster.cli.parameters import Option
 from muster.cli.request import without_nones
 from muster.client.moments import with_absolute_moments
@@ -56,6 +56,7 @@ class Placement:
             "--after",
             metavar="REF[:WHEN]",
             help="Start once this has succeeded (or runs, ended, is healthy); may be repeated.",
+            autocompletion=complete_dependency,
         ),
     ] = None
     not_before: Annotated[

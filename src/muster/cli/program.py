@@ -1,5 +1,6 @@
 """``muster``: the commands, and every failure as a sentence and an exit code."""
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import click
@@ -19,6 +20,8 @@ EPILOG = (
     "code of its job."
 )
 
+COMPLETING = "_MUSTER_COMPLETE"
+"""The variable with which a shell asks for completions (`muster completion`)."""
 HELP_WIDTH, COMPLETION_WIDTH = 64, 45
 """Characters of a command's summary where all are listed, and where one is completed."""
 
@@ -29,6 +32,10 @@ class CommandLine(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         extra |= {"standalone_mode": False, "prog_name": "muster"}
+        if COMPLETING in os.environ:
+            from muster.cli.bash_words import register
+
+            register()
         try:
             code = super().main(*args, **extra)
         except Exception as error:

@@ -5,18 +5,20 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from muster.cli.parameters import Argument
 from muster.cli.words import one
 from muster.client.moments import with_absolute_moments
+from muster.client.points import with_points
 from muster.client.workdir import current_directory, with_absolute_workdirs
 from muster.core.errors import InvalidSpec, MusterError, Problem
 
 if TYPE_CHECKING:
-    from muster.core.specs.load import AnySpec
+    from muster.core.specs.amounts import Spec
 
-S = TypeVar("S", bound="AnySpec")
+S = TypeVar("S", bound="Spec")
 
 _SUBMIT = "muster submit"
 _COMMANDS = {
@@ -41,12 +43,14 @@ def directory_of(file: str) -> str:
     return str(Path(os.path.normpath(Path(here, file))).parent)
 
 
-def read_spec(file: str, *models: "type[S]") -> S:
+def read_spec(file: str, *models: "type[S]", others: Mapping[str, str] = MappingProxyType({})) -> S:
     """The spec in a file.
 
     Args:
         models: those that the command takes. One of another kind is refused with the command that
             takes it; one that tells no kind is a job, which has to be meant.
+        others: what to do with files of other kinds, by kind, where the command that takes them
+            does not do what is wanted.
 
     Raises:
         MusterError: the file cannot be read.
@@ -55,6 +59,7 @@ def read_spec(file: str, *models: "type[S]") -> S:
     """
     from muster.core.specs import spec_of
     from muster.core.specs.documents import MAX_SPEC_BYTES
+    from muster.core.specs.load import kind_of
 
     try:
         if file == "-":
@@ -67,9 +72,10 @@ def read_spec(file: str, *models: "type[S]") -> S:
         raise MusterError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise MusterError(f"cannot read {file}: it is not text in UTF-8") from None
-    _check_kind(file, keys, [str(model.model_fields["kind"].default) for model in models])
+    _check_kind(file, keys, [kind_of(model) for model in models], others)
     keys = with_absolute_workdirs(keys, directory_of(file))
     # Work of a kind that the command does not name is submitted like a job.
+    keys = with_points(keys, directory_of(file))
     return cast(S, spec_of(with_absolute_moments(keys)))
 
 
@@ -94,16 +100,21 @@ def _keys(file: str, text: str) -> Mapping[Any, Any]:
         raise MusterError(f"{file} is a script, not a spec: {run}{unread}") from None
 
 
-def _check_kind(file: str, keys: Mapping[Any, Any], taken: Sequence[str]) -> None:
+def _check_kind(
+    file: str, keys: Mapping[Any, Any], taken: Sequence[str], others: Mapping[str, str]
+) -> None:
     """
     Raises:
         InvalidSpec: the kind is another one than those that are ``taken``.
     """
-    from muster.core.specs.load import KINDS
+    from muster.core.specs.load import model_of
 
     kind = keys.get("kind", "job")
-    if not isinstance(kind, str) or kind not in KINDS:
+    if not isinstance(kind, str) or model_of(kind) is None:
         return  # the kinds are told where the spec is read
+    takes = f"this command takes {' or '.join(map(one, taken))}"
+    if (said := others.get(_kind_meant(keys) or kind)) is not None:
+        raise InvalidSpec([Problem("kind", str(keys.get("kind", "")), f"{takes}: {said}")])
     if kind_meant := _kind_meant(keys):
         expected = (
             f"missing: {one(kind_meant)} has these keys, so write `kind: {kind_meant}` into it and "
@@ -115,8 +126,7 @@ def _check_kind(file: str, keys: Mapping[Any, Any], taken: Sequence[str]) -> Non
         return
     use = f"{command} {shlex.quote(file)}"
     if "kind" in keys:
-        expected = f"this command takes {' or '.join(map(one, taken))}: use `{use}`"
-        raise InvalidSpec([Problem("kind", kind, expected)])
+        raise InvalidSpec([Problem("kind", kind, f"{takes}: use `{use}`")])
     expected = f"missing: write `kind: {taken[0]}` into it, or hand a job in with `{use}`"
     raise InvalidSpec([Problem("kind", "", expected)])
 
@@ -127,9 +137,9 @@ def _command_of(kind: str) -> str:
 
 def _kind_meant(keys: Mapping[Any, Any]) -> str | None:
     """The only kind but a job that has all of these keys, where none of them is a job's command."""
-    from muster.core.specs.load import KINDS
+    from muster.core.specs.load import models
 
     if "kind" in keys or "command" in keys or not keys:
         return None
-    fits = [kind for kind, model in KINDS.items() if keys.keys() <= model.model_fields.keys()]
+    fits = [kind for kind, model in models().items() if keys.keys() <= model.model_fields.keys()]
     return fits[0] if len(fits) == 1 and fits[0] != "job" else None

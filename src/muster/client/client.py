@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from muster.client.accounts import AccountCalls
-from muster.client.cluster import AGENTS, ClusterCalls
-from muster.client.deployments import DEPLOYMENTS, ROUTES, Deployments
+from muster.client.cluster import ClusterCalls
+from muster.client.deployments import Deployments
 from muster.client.exchange import (
     Aside,
     Exchange,
@@ -21,12 +21,12 @@ from muster.client.exchange import (
     Step,
     Stream,
 )
-from muster.client.health import INCIDENTS, HealthCalls
+from muster.client.health import HealthCalls
 from muster.client.http import Body, Http
-from muster.client.notices import NOTICES, Notices
-from muster.client.pools import POOLS, SLICES, Pools
-from muster.client.recoveries import RECOVERIES
-from muster.client.work import JOBS, SESSIONS, WorkCalls
+from muster.client.notices import Notices
+from muster.client.pools import Pools
+from muster.client.recoveries import RecoveryCalls
+from muster.client.work import WorkCalls
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -43,19 +43,17 @@ R = TypeVar("R")
 _OPENING = threading.Lock()
 
 
-class Methods(WorkCalls, Notices, ClusterCalls, Pools, HealthCalls, Deployments, AccountCalls):
-    """The methods of both clients, and the kinds of records; a REF is looked for in their order."""
-
-    jobs = JOBS
-    sessions = SESSIONS
-    notices = NOTICES
-    recoveries = RECOVERIES
-    deployments = DEPLOYMENTS
-    routes = ROUTES
-    agents = AGENTS
-    pools = POOLS
-    slices = SLICES
-    incidents = INCIDENTS
+class Methods(
+    WorkCalls,
+    Notices,
+    RecoveryCalls,
+    ClusterCalls,
+    Pools,
+    HealthCalls,
+    Deployments,
+    AccountCalls,
+):
+    """The methods of both clients; each class has its kinds of records as attributes."""
 
 
 class Client(Methods):

@@ -47,6 +47,8 @@ AGENTS = ClientResource(
 class ClusterCalls(ResourceCalls):
     """Machines, scaling groups, quotas, and the controller itself."""
 
+    agents = AGENTS
+
     @exchange
     def agent(self, ref: Ref) -> Exchange[AgentView]:
         """One machine, by its name, its id or a prefix of that; one that was removed, too.

@@ -62,6 +62,9 @@ ROUTES = ClientResource(
 class Deployments(ResourceCalls):
     """Methods about deployments."""
 
+    deployments = DEPLOYMENTS
+    routes = ROUTES
+
     @exchange
     def deploy(self, spec: DeploymentSpec | Mapping[str, Any]) -> Exchange[DeploymentView]:
         """Make a deployment, or change the one of this name: what makes another revision is rolled

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from enum import Enum
+from numbers import Integral, Real
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from muster.core.errors import InvalidSpec, Problem
+from muster.core.views.base import RecordView
 
-Value = str | int | float | bool | None
+Value = str | int | float | bool | Sequence[str] | None
 
 
 class Identified(Protocol):
@@ -65,7 +67,8 @@ def quoted_path(ref: Ref, between: str = "/") -> str:
 
 
 def query_of(params: Mapping[str, Value]) -> str:
-    """The query string of the parameters that are not None.
+    """The query string of the parameters that are not None. One of several values stands there once
+    for each.
 
     Raises:
         InvalidSpec: a value is not text in UTF-8, or as ``plain_of``.
@@ -76,12 +79,13 @@ def query_of(params: Mapping[str, Value]) -> str:
         if value is not None
     }
     with _refused():
-        return urlencode(said)
+        return urlencode(said, doseq=True)
 
 
 def plain_of(value: Any, field: str = "") -> Any:
     """A caller's value as JSON has it: a path and a member of an enumeration are text or what they
-    stand for, a time span is its seconds, a moment is text.
+    stand for, a time span is its seconds, a moment is text, a record its id, a number of another
+    library a number.
 
     Args:
         field: the dotted path of the value, for refusals.
@@ -96,12 +100,20 @@ def plain_of(value: Any, field: str = "") -> Any:
             return plain_of(value.value, field)
         case str():
             return str(value)
+        case RecordView():
+            return _named(value, field)
+        case Integral():
+            return int(value)
+        case Real():
+            return float(value)
+        case range() if field == "only" and value:
+            return _indexes(value)
         case Mapping():
             return {
                 plain_of(key, field): plain_of(each, f"{field}.{key}".lstrip("."))
                 for key, each in value.items()
             }
-        case list() | tuple():
+        case list() | tuple() | range():
             return [
                 plain_of(each, f"{field}.{number}".lstrip(".")) for number, each in enumerate(value)
             ]
@@ -120,6 +132,23 @@ def plain_of(value: Any, field: str = "") -> Any:
         )
         raise InvalidSpec([Problem(field or "command", f"{value!r:.80}", expected)])
     raise InvalidSpec([Problem(field or "spec", f"{value!r:.80}", "expected text or a number")])
+
+
+def _named(record: RecordView, field: str) -> str:
+    """The text by which a key of a spec names a record."""
+    name: object = getattr(record, "name", None)
+    by_name = field.startswith(_BY_NAME) and isinstance(name, str)
+    return str(name) if by_name else record.id
+
+
+_BY_NAME = ("uses", "placement.agents")
+"""Fields that name deployments and agents, and take no ids."""
+
+
+def _indexes(indexes: range) -> str:
+    """Indexes of tasks as a spec has them: 0-860:4."""
+    rising = indexes if indexes.step > 0 else indexes[::-1]
+    return f"{rising[0]}-{rising[-1]}:{rising.step}"
 
 
 def json_of(value: Any) -> bytes:

@@ -45,6 +45,8 @@ class HealthCalls(ResourceCalls):
     """The health of machines. Decisions are for admins, and outrank every check; a ``note`` is an
     explanation for people, which history keeps."""
 
+    incidents = INCIDENTS
+
     @exchange
     def check_agent(self, ref: Ref, *, note: str = "") -> Exchange[IncidentView]:
         """Have a machine checked: its work has to leave first, as its group says.

@@ -31,6 +31,8 @@ NOTICES = ClientResource(
 class Notices(ResourceCalls):
     """Channels that are told of the end of work."""
 
+    notices = NOTICES
+
     @exchange
     def notice(self, ref: Ref) -> Exchange[NoticeView]:
         """One notice, by its id or a prefix of it.

@@ -72,6 +72,9 @@ SLICES = ClientResource(
 class Pools(ResourceCalls):
     """Pools of machines, their slices, and what was decided about them. Changes are for admins."""
 
+    pools = POOLS
+    slices = SLICES
+
     @exchange
     def apply_pool(
         self, spec: PoolSpec | Mapping[str, Any], *, check: bool = True

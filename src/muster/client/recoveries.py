@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.client.resource import ClientResource, RecordViews, newest
+from muster.client.resource import ClientResource, RecordViews, ResourceCalls, newest
 from muster.core import views
 from muster.core.ids import IdKind
 
@@ -18,3 +18,9 @@ RECOVERIES = ClientResource(
     listing=newest,
     is_cancelled=True,
 )
+
+
+class RecoveryCalls(ResourceCalls):
+    """How jobs recover from faults of their machines."""
+
+    recoveries = RECOVERIES

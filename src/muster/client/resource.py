@@ -23,6 +23,7 @@ from muster.client.encoding import Ref, Value, quoted, quoted_path, ref_of
 from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.core.errors import NotFound, nothing_named
+from muster.core.ids import lookup_order
 from muster.core.views.base import RecordView
 from muster.core.views.events import EventView
 from muster.core.views.work import CancelView, HistoryPage
@@ -134,13 +135,14 @@ class ClientResource(msgspec.Struct, Generic[P, V, D], frozen=True, kw_only=True
 class ResourceCalls(Calls):
     """Methods that take a REF of any kind.
 
-    The kinds are those attributes of the class that are resources. A name is looked for in their
-    order, and the error says of which kinds there is none.
+    The kinds are those attributes of the class that are resources. A name is looked for in the
+    order of ``IdKind``, and the error says of which kinds there is none.
     """
 
     def _resources(self) -> list[ClientResource[Any, Any, Any]]:
-        declared = (vars(each).values() for each in reversed(type(self).__mro__))
-        return [each for values in declared for each in values if isinstance(each, ClientResource)]
+        declared = (each for kind in reversed(type(self).__mro__) for each in vars(kind).values())
+        found = [each for each in declared if isinstance(each, ClientResource)]
+        return sorted(found, key=lambda each: lookup_order(each.prefix))
 
     def _submitted(self, spec: Any, fields: Mapping[str, Any]) -> Exchange[Any]:
         """The steps of ``submit``. The kind of the spec is the name of a resource; of an unknown

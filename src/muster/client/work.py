@@ -13,6 +13,7 @@ from muster.client.calls import PAGE, body_of
 from muster.client.encoding import Ref, json_of, plain_of
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.exit_code import with_exit_code
+from muster.client.moments import with_absolute_moments
 from muster.client.output import read_output
 from muster.client.patience import PATIENCE_S, WAITING_S
 from muster.client.resource import ClientResource, ListingQuery, RecordViews, ResourceCalls, newest
@@ -109,6 +110,9 @@ s."""
 
 class WorkCalls(ResourceCalls):
     """Plans and the course of work."""
+
+    jobs = JOBS
+    sessions = SESSIONS
 
     @exchange
     def plan(
@@ -212,7 +216,7 @@ class WorkCalls(ResourceCalls):
         path, key = JOBS.of(ref, "retry"), {"Idempotency-Key": uuid.uuid4().hex}
         asked: dict[str, Any] = {"failed": failed}
         if changes:  # an older controller knows none
-            asked["changes"] = with_absolute_workdirs(plain_of(changes))
+            asked["changes"] = with_absolute_workdirs(plain_of(with_absolute_moments(changes)))
         body = json_of(asked)
         return self._read(JobView, self._send("POST", path, body=body, headers=key))
 
@@ -241,17 +245,26 @@ class WorkCalls(ResourceCalls):
         state: str | None = None,
         *,
         failed: bool = False,
+        where: Mapping[str, object] | None = None,
         offset: int = 0,
         limit: int = 100,
     ) -> Exchange[TaskPage]:
         """A job's tasks by index with their latest attempts, from the ``offset``-th on; of one
-        ``state`` if it is given, or only tasks that ``failed`` by themselves.
+        ``state`` if it is given, or only tasks that ``failed`` by themselves; only those with the
+        values ``where`` of their parameters.
 
         At most ``PAGE`` (1,000) at a time; ``total`` counts all of them.
         """
         path = JOBS.of(ref, "tasks")
+        values = [f"{name}={value}" for name, value in (where or {}).items()]
         return self._get(
-            TaskPage, path, state=state, failed=failed, offset=offset, limit=min(limit, PAGE)
+            TaskPage,
+            path,
+            state=state,
+            failed=failed,
+            where=values or None,
+            offset=offset,
+            limit=min(limit, PAGE),
         )
 
     @exchange

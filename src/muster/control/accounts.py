@@ -8,14 +8,12 @@ the work is cancelled with it.
 import json
 from collections.abc import Callable, Collection
 
-from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment
-from muster.control.deployment.requests import DeploymentRequests
 from muster.control.engine.module import Parts
+from muster.control.engine.owned_work import OwnedWork
 from muster.control.engine.setting_changes import note_change
 from muster.control.engine.work import Work
 from muster.control.identity.tokens import create_token, must_leave_an_admin, revoke
-from muster.control.job.requests import JobRequests
 from muster.control.session.requests import SessionRequests
 from muster.core.errors import Conflict, InvalidSpec, NotFound, Problem
 from muster.core.owner import Owner, Principal, Role
@@ -25,7 +23,7 @@ from muster.core.specs.account import DEFAULT, DomainSpec, ProjectSpec, TokenSpe
 from muster.store import schema
 from muster.store.accounts import Accounts, Project, User
 from muster.store.batch import deleting, inserting, updating
-from muster.store.records import Job, Session
+from muster.store.records import Session
 from muster.store.tokens import Token
 
 _ADD_DOMAIN = inserting(schema.domains, ("name", "created_at"))
@@ -266,29 +264,24 @@ def _end_work(
     Raises:
         Conflict: there is live work, and it is not to be cancelled.
     """
-    live, routes = work.live, parts[Routes]
-    jobs: list[Job] = [job for job in live.jobs.values() if concerned(job.owner)]
-    deployments = [
-        deployment
-        for deployment in live.of(Deployment).values()
-        if concerned(deployment.owner) and not deployment.is_going
-    ]
+    kinds = parts.derived_from(OwnedWork)
+    owned = {kind: kind.owned(work, concerned) for kind in kinds}
+    alone = (each for each in work.live.sessions.values() if each.job is None)
     sessions: list[Session] = [
         session
-        for session in live.sessions.values()
-        if session.job is None
-        and concerned(session.owner)
-        and routes.of_session(session.id) is None
+        for session in alone
+        if concerned(session.owner) and not any(kind.drives(session.id) for kind in kinds)
     ]
-    if (jobs or deployments or sessions) and not cancel:
+    if (any(owned.values()) or sessions) and not cancel:
+        counts = [f"{len(ids)} {kind.plural}" for kind, ids in owned.items()]
+        counts.append(f"{len(sessions)} sessions of their own")
         raise Conflict(
-            f"{whose} has work that is alive ({len(jobs)} jobs, {len(deployments)} deployments, "
-            f"{len(sessions)} sessions of their own): wait for it, or cancel it with --cancel"
+            f"{whose} has work that is alive ({', '.join(counts)}): wait for it, or cancel it with "
+            "--cancel"
         )
-    for job in jobs:
-        parts[JobRequests].cancel(work, by, job.id)
-    for deployment in deployments:
-        parts[DeploymentRequests].destroy(work, by, deployment.id)
+    for kind, ids in owned.items():
+        for id_ in ids:
+            kind.end(work, by, id_)
     for session in sessions:
         parts[SessionRequests].cancel(work, by, session.id)
 

@@ -1,35 +1,41 @@
 """The modules of a cluster's control plane, in the order in which they build on each other."""
 
 from collections.abc import Sequence
+from graphlib import TopologicalSorter
 from itertools import chain
 
+from muster import control
 from muster.control.agent.desk import AgentDesk
 from muster.control.agent.leases import LeaseBook
 from muster.control.agent.module import AgentModule
-from muster.control.deployment.module import DeploymentModule
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import EntityModule, Module
 from muster.control.group.module import GroupModule
-from muster.control.health.module import HealthModule
 from muster.control.identity.module import IdentityModule
-from muster.control.job.audit import AUDITS as JOB_AUDITS
 from muster.control.job.module import JobModule
-from muster.control.notice.module import NoticeModule
-from muster.control.pool.module import PoolModule
-from muster.control.recovery.module import RecoveryModule
 from muster.control.session.module import SessionModule
+from muster.core.packages import classes_of, module_of_each_folder
 from muster.store.audit import AUDITS
 from muster.store.audit.finding import Audit
 from muster.store.entities import ENTITIES
 from muster.store.entity import Entities
 
-ENTITY_MODULES: Sequence[type[EntityModule]] = (
-    NoticeModule,
-    PoolModule,
-    HealthModule,
-    RecoveryModule,
-    DeploymentModule,
-)
+
+def _entity_modules() -> Sequence[type[EntityModule]]:
+    """The entity modules in the folders of ``control``, each behind those that it goes ``after``.
+
+    Raises:
+        CycleError: some of them are to go after each other.
+    """
+    in_folders = module_of_each_folder(control, "module").items()
+    found = {
+        folder: each for folder, module in in_folders for each in classes_of([module], EntityModule)
+    }
+    order = TopologicalSorter({folder: each.after for folder, each in found.items()})
+    return [found[folder] for folder in order.static_order()]
+
+
+ENTITY_MODULES = _entity_modules()
 """Modules that declare their entities themselves."""
 
 
@@ -41,8 +47,9 @@ def cluster_entities(of_modules: Sequence[type[EntityModule]] = ENTITY_MODULES) 
 
 def cluster_audits(of_modules: Sequence[type[EntityModule]] = ENTITY_MODULES) -> Sequence[Audit]:
     """The audits of what the store of a cluster holds."""
-    declared = chain.from_iterable(module.audits for module in of_modules)
-    return (*AUDITS, *JOB_AUDITS, *declared)
+    modules: Sequence[type[Module]] = (JobModule, *of_modules)
+    declared = chain.from_iterable(module.audits for module in modules)
+    return (*AUDITS, *declared)
 
 
 def cluster_modules(

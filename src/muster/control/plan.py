@@ -90,7 +90,7 @@ def plan_job(
     sessions = 1 if spec.coscheduled else spec.tasks_to_run
     workload = job_class(principal.owner, spec)
     admit_spec(live, cluster, principal.owner, spec_size(spec))
-    plan = _Planner(live, cluster, principal, dependencies, now).plan(workload, sessions)
+    plan = Planner(live, cluster, principal, dependencies, now).plan(workload, sessions)
     if spec.only is None:
         return plan
     kernels = (msgspec.structs.replace(k, index=spec.only[k.index]) for k in plan.kernels)
@@ -118,7 +118,7 @@ def plan_session(
     spec = spec.model_copy(update={"after": with_ids(spec.after, dependencies)})
     workload = session_class(principal.owner, spec)
     admit_spec(live, cluster, principal.owner, spec_size(spec))
-    return _Planner(live, cluster, principal, dependencies, now).plan(workload, 1)
+    return Planner(live, cluster, principal, dependencies, now).plan(workload, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,13 @@ class _Planned:
         ]
 
 
-class _Planner:
-    """Makes one plan: rehearses a pass over the group's queue with the planned sessions in it."""
+class Planner:
+    """Makes one plan: rehearses a pass over the group's queue with the planned sessions in it.
+
+    Args:
+        principal: who asks, and is told of nobody else's work.
+        dependencies: the work for which the planned sessions would wait, as far as it was found.
+    """
 
     def __init__(
         self,
@@ -158,9 +163,13 @@ class _Planner:
         self._now = now
 
     def plan(self, workload: WorkloadClass, sessions: int) -> PlanView:
-        """
+        """The fate of equal sessions of this class.
+
         Args:
-            sessions: how many sessions of the class are handed in.
+            sessions: how many of them are handed in.
+
+        Raises:
+            InvalidSpec, Conflict: as at submission.
         """
         admit(self._live, self._cluster, workload, sessions)
         group = self._cluster.groups[workload.group]

@@ -23,24 +23,35 @@ TokenId = NewType("TokenId", str)
 
 
 class IdKind(StrEnum):
-    """The kinds of ids of Muster's own records, by the three letters with which they begin."""
+    """The kinds of ids of Muster's own records, by the three letters with which they begin. Those
+    to which people refer come first, in the order in which API, client and commands list them and
+    look for a name."""
 
-    AGENT = "agt"
-    DEPLOYMENT = "dep"
-    INCIDENT = "inc"
     JOB = "job"
-    KERNEL = "krn"
-    NOTICE = "ntc"
-    POOL = "pol"
-    RECOVERY = "rec"
-    ROUTE = "rte"
     SESSION = "ses"
+    NOTICE = "ntc"
+    RECOVERY = "rec"
+    DEPLOYMENT = "dep"
+    ROUTE = "rte"
+    AGENT = "agt"
+    POOL = "pol"
     SLICE = "slc"
+    INCIDENT = "inc"
+    KERNEL = "krn"
     TOKEN = "tok"
 
     def begins(self, ref: str) -> bool:
         """Whether a reference is an id of this kind, or the beginning of one with its dash."""
         return ref.lower().startswith(f"{self}-")
+
+
+_PLACES = {str(kind): place for place, kind in enumerate(IdKind)}
+
+
+def lookup_order(prefix: str) -> int:
+    """The place of the kind with this prefix among those in which a name is looked for; a kind that
+    is not among ``IdKind`` comes last."""
+    return _PLACES.get(prefix, len(_PLACES))
 
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"

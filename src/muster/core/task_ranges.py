@@ -1,10 +1,12 @@
 """Some of a job's tasks, as ranges of their indexes."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+MAX_TASKS = 10_000_000
+"""Tasks of one job."""
 MAX_RANGES = 20_000
 """Ranges of one job; each costs memory for as long as the job lives."""
 _MAX_DIGITS = 8
@@ -60,6 +62,22 @@ class TaskRanges:
     def __str__(self) -> str:
         return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in self.ranges)
 
+    def in_steps(self) -> str:
+        """The text for people, which ``parse`` reads too: ``0-100:25`` where three indexes or more
+        follow each other in equal steps."""
+        parts: list[str] = []
+        alone: list[int] = []  # indexes in equal steps that are not told yet
+        for first, last in self.ranges:
+            goes_on = len(alone) < 2 or first - alone[-1] == alone[1] - alone[0]
+            if first != last or not goes_on:
+                parts += _stepped(alone)
+                alone = []
+            if first == last:
+                alone.append(first)
+            else:
+                parts.append(f"{first}-{last}")
+        return ",".join([*parts, *_stepped(alone)])
+
     def __len__(self) -> int:
         return self._before[-1]
 
@@ -96,6 +114,13 @@ class TaskRanges:
     def last(self) -> int:
         """The largest index."""
         return self.ranges[-1][1]
+
+
+def _stepped(indexes: Sequence[int]) -> list[str]:
+    """Indexes in equal steps, as one part of a text if they are three or more."""
+    if len(indexes) < 3:
+        return [str(index) for index in indexes]
+    return [f"{indexes[0]}-{indexes[-1]}:{indexes[1] - indexes[0]}"]
 
 
 def _range(text: str) -> tuple[int, int, int]:

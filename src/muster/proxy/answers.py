@@ -60,6 +60,8 @@ class Refused(MusterError):
         ]
         if self.status == 401:
             lines.append(b"WWW-Authenticate: Bearer\r\n")
+        if self.status == 405:
+            lines.append(b"Allow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n")
         if self.at is not None:
             lines.append(b"Location: %b\r\n" % self.at)
         if self.retry_s is not None:

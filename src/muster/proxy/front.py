@@ -13,7 +13,7 @@ import httptools
 from muster.core.origins import origin_of
 from muster.proxy.answers import Refused
 from muster.proxy.exchange import Exchange
-from muster.proxy.heads import Header, read_request
+from muster.proxy.heads import Header, read_request, unreadable
 from muster.proxy.replica import BUFFER_BYTES, too_large
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ class Front(asyncio.Protocol):
                     self._resume_body()
             except httptools.HttpParserError as error:
                 if self._refusal is None:
-                    self._refusal = Refused(400, f"expected HTTP/1.1: {error}"[:200])
+                    self._refusal = unreadable(error)
                 return
 
     @property

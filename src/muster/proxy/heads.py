@@ -9,6 +9,8 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import httptools
+
 from muster.core.serving.secret import SECRET_HEADER
 from muster.proxy.answers import Refused
 
@@ -162,6 +164,18 @@ class AnswerHead:
     @property
     def ends_with_connection(self) -> bool:
         return not self.bodiless and self.length is None and not self.chunked
+
+
+def unreadable(error: httptools.HttpParserError) -> Refused:
+    """The refusal of bytes that the parser does not take for a request, whose words are for the
+    authors of parsers."""
+    expected = "the request or its body is not well-formed HTTP/1.1"
+    match error:
+        case httptools.HttpParserInvalidMethodError():
+            expected = "expected a request of HTTP/1.1, which begins with a method, such as GET"
+        case httptools.HttpParserInvalidURLError():
+            expected = "expected a path that begins with / after the method"
+    return Refused(400, expected)
 
 
 def read_request(

@@ -6,7 +6,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import cast
 
-from sqlalchemy import String
+from sqlalchemy import Select, String, select
 
 from muster.core.ids import IdKind
 from muster.core.states import (
@@ -95,6 +95,19 @@ def _kernel_moved(unit: Unit, kernel: Kernel, before: StrEnum) -> None:
     kernel.session.tally.moved(kernel, cast(KernelStatus, before))
 
 
+MAX_SESSIONS = 1000
+"""The number of a job's latest sessions whose history is shown with that of the job."""
+
+
+def sessions_of(job_id: str, index: int | None = None) -> Select[tuple[str]]:
+    """The ids of the latest sessions of a job, or of one of its tasks."""
+    kernels = schema.kernels
+    sessions = select(kernels.c.session_id).distinct().where(kernels.c.job_id == job_id)
+    if index is not None:
+        sessions = sessions.where(kernels.c.task_index == index)
+    return sessions.order_by(kernels.c.session_id.desc()).limit(MAX_SESSIONS)
+
+
 AGENT = Entity(
     "agent",
     AGENTS,
@@ -114,6 +127,7 @@ JOB = Entity(
     prefix=IdKind.JOB,
     visible=Visible.TO_OWNER,
     unsuccessful=schema.UNSUCCESSFUL_JOBS,
+    beside=sessions_of,
     joins=_job_joins,
     leaves=_job_leaves,
 )

@@ -10,8 +10,9 @@ from enum import Enum, StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table
+from sqlalchemy import ColumnElement, Connection, Select, Table
 
+from muster.core.ids import lookup_order
 from muster.core.reasons import Reason, ReasonCode
 from muster.core.results import SchedulingResult
 from muster.core.states import StateTable
@@ -108,6 +109,8 @@ class Entity(Generic[R]):
         lasts: whether a record lives until a person removes it, as an agent does, even if there is
             nothing to do for it.
         told: which changes of status history tells.
+        beside: in SQL the names of other records whose history is shown with that of the record
+            with this id: a job's with that of its sessions.
         not_attempted: the result by which history tells that a handler left a record alone.
         joins: called for each record that enters the mirror.
         leaves: called for each record that leaves the mirror.
@@ -133,6 +136,7 @@ class Entity(Generic[R]):
         listed: "Callable[[Live], Iterable[R]] | None" = None,
         lasts: bool = False,
         told: Told = Told.ALWAYS,
+        beside: Callable[[str], Select[tuple[str]]] | None = None,
         not_attempted: SchedulingResult = SchedulingResult.SKIPPED,
         joins: "Callable[[Live, R], None] | None" = None,
         leaves: "Callable[[Live, R], None] | None" = None,
@@ -158,6 +162,7 @@ class Entity(Generic[R]):
         self.goes_with = listed is not None
         self.lasts = lasts
         self.told = told
+        self.beside = beside
         self.not_attempted = not_attempted
         self.joins = joins
         self.leaves = leaves
@@ -189,10 +194,10 @@ class Entities(dict[type, Entity[Any]]):
         return next((entity for entity in self.values() if entity.name == name), None)
 
     def referred(self) -> list[Entity[Any]]:
-        """The entities whose records people refer to, owned ones first, in the order in which a
-        name is looked up."""
+        """The entities whose records people refer to, in the order in which a name is looked
+        up."""
         found = (each for each in self.values() if each.prefix and not each.goes_with)
-        return sorted(found, key=lambda entity: entity.visible is not Visible.TO_OWNER)
+        return sorted(found, key=lambda entity: lookup_order(entity.prefix))
 
     def told_as(self, name: str) -> Entity[Any] | None:
         """The entity of the record that has this name in history; None if the ids of that entity

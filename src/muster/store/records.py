@@ -20,6 +20,7 @@ from muster.core.owner import Owner
 from muster.core.reasons import Reason
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import JobSpec, SessionSpec, SessionType
+from muster.core.specs.matrix import Matrix
 from muster.core.specs.service import ServiceSpec
 from muster.core.specs.session import Process
 from muster.core.states import (
@@ -305,7 +306,8 @@ class Kernel(Record):
     repetition and no other failure. ``next_try_may_be_lost``, which is not stored, says that the
     agent's last Hello told of a failed try after the next one had been sent. ``recalled`` says that
     the agent was told to give the kernel back unless it had begun, ``stop_sent_at`` when it was
-    last told to stop it. ``result`` is the text that a service left at its end."""
+    last told to stop it. ``result`` is the text that a service, or a task with
+    parameters, left at its end."""
 
     session: Key[Annotated[Session, Reference("session_id")]]
     index: Key[Annotated[int, StoredAs(name="idx")]]
@@ -364,6 +366,10 @@ class Allocation:
         self.key = self.kernel_id, self.generation
 
 
+def _dump_matrix(matrix: Matrix | None) -> str | None:
+    return None if matrix is None else matrix.model_dump_json(exclude_defaults=True)
+
+
 AGENTS = RecordTable(
     Agent,
     "agents",
@@ -377,6 +383,8 @@ JOBS = RecordTable(
     computed={
         "task_count": Computed(BigInteger, "spec.tasks"),  # the tasks' indexes are below it
         "only": Computed(Text, "spec.only", lambda only: only and str(only), may_be_null=True),
+        # Beside the spec, from which it is cut where it is long.
+        "matrix": Computed(Text, "spec.matrix", _dump_matrix, may_be_null=True),
         **spec_columns(),
     },
 )

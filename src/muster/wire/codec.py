@@ -413,6 +413,7 @@ def _encode_template(template: KernelTemplate) -> pb.KernelTemplate:
         service=None if template.service is None else encode_service(template.service),
         least_cpu=template.least_cpu,
         stderr_apart=template.stderr_apart,
+        keeps_result=template.keeps_result,
         uid=None if template.uid is None else encode_uid(template.uid),
     )
 
@@ -432,6 +433,7 @@ def _decode_template(template: pb.KernelTemplate) -> KernelTemplate:
         service=decode_service(template.service) if template.HasField("service") else None,
         least_cpu=template.least_cpu,
         stderr_apart=template.stderr_apart,
+        keeps_result=template.keeps_result,
         uid=decode_uid(template.uid) if template.HasField("uid") else None,
     )
 

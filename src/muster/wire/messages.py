@@ -46,7 +46,7 @@ class KernelTemplate:
     ``disk_bytes`` bounds the kernel's scratch directory; 0 leaves the bound to the agent. With a
     ``service`` the agent carries that out as itself, by a program of its own, and looks at nothing
     else here but ``grace_s``. With ``stderr_apart`` the output that it writes to stderr is kept by
-    itself, too.
+    itself, too; with ``keeps_result`` its end tells what it wrote to $MUSTER_RESULT.
     """
 
     command: tuple[str, ...]
@@ -62,6 +62,7 @@ class KernelTemplate:
     service: Service | None = None
     least_cpu: bool = False
     stderr_apart: bool = False
+    keeps_result: bool = False
     uid: ClusterUid | None = None
 
 
@@ -134,10 +135,10 @@ class KernelReport:
     """A fact about a kernel. ``at`` is in seconds since the epoch, by the agent's clock.
 
     An ENDED kernel whose allocation passed to another names it as ``heir``; the heir's STARTED
-    names its ``predecessor`` and the devices it got. ``result`` is what an ENDED service left, of
-    at most ``MAX_RESULT_BYTES`` characters. ``oom_kills`` is how many processes of an ENDED kernel
-    were killed for lack of memory, where it ended otherwise; ``lost_output_bytes`` is how much of
-    its output was lost, because the disk was full.
+    names its ``predecessor`` and the devices it got. ``result`` is what an ENDED service, or a task
+    with parameters, left, of at most ``MAX_RESULT_BYTES`` characters. ``oom_kills`` is how many
+    processes of an ENDED kernel were killed for lack of memory, where it ended otherwise;
+    ``lost_output_bytes`` is how much of its output was lost, because the disk was full.
     """
 
     kernel: KernelId

@@ -280,3 +280,35 @@ def test_agent_that_knows_no_probes_by_command_is_not_asked(cluster: Cluster) ->
         cluster.world.connect(agent)
     cluster.run(10)
     assert route.status is H
+
+
+@pytest.mark.parametrize(
+    ("probe", "remedy"),
+    [
+        ({"command": ["check"]}, "Look why its probe.command fails"),
+        ({}, "Look whether its program listens on PORT and answers the probe"),
+    ],
+)
+def test_what_to_do_about_bad_probes_is_about_how_they_are_made(
+    cluster: Cluster, probe: dict[str, object], remedy: str
+) -> None:
+    def remedies(route: Route) -> dict[str, str]:
+        return {each.code: each.remedy for each in reasons(cluster, route)}
+
+    cluster.bad = {1}
+    cluster.deploy(replicas=1, probe=PROBE | {"start_timeout": 20} | probe)
+    cluster.run(10)
+    (route,) = cluster.routes()
+    assert remedy in remedies(route)[ReasonCode.ROUTE_NOT_YET_GOOD]
+    cluster.run(14)
+    assert route.reason is not None
+    assert route.reason.code is ReasonCode.ROUTE_NEVER_GOOD
+    assert remedy in route.reason.remedy()
+    cluster.bad.clear()
+    cluster.run(40)
+    (served_now,) = cluster.routes(H)
+    cluster.sick = {served_now.name}
+    cluster.run(4)
+    assert served_now.reason is not None
+    assert served_now.reason.code is ReasonCode.ROUTE_BAD
+    assert remedy in served_now.reason.remedy()

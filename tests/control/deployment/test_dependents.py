@@ -1,4 +1,4 @@
-"""Work that depends on deployments and uses them, and deployments that depend on other work."""
+"""Work that depends on deployments, and deployments that depend on other work."""
 
 from typing import Any
 
@@ -9,25 +9,18 @@ from tests.control.served_cluster import SERVES, Cluster
 from tests.control.world import ADA, BOB
 
 from muster.control.deployment.entity import Deployment
-from muster.control.deployment.loads import Loads
 from muster.control.deployment.requests import DeploymentRequests
-from muster.control.engine.module import Parts
-from muster.control.engine.work import Work
 from muster.control.job.explanation import explain_job
 from muster.control.job.requests import JobRequests
 from muster.core.errors import InvalidSpec
 from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode
-from muster.core.serving.traffic import LoadReport
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.states import JobState
 from muster.core.states.deployment import EndpointLifecycle
 from muster.store.records import Job
 from muster.wire.messages import Start
-
-HERE = "http://127.0.0.1:8282"
-ELSEWHERE = "https://proxy.example.org:8282"
 
 
 class Programs:
@@ -70,22 +63,6 @@ def why(cluster: Cluster, waiting: Job) -> list[str]:
     world = cluster.world
     told = explain_job(world.plane.live, world.cluster, waiting.id, world.clock.now(), ADA)
     return [f"{each.sentence}. {each.remedy}" for each in told.reasons]
-
-
-def report(cluster: Cluster, *urls: str) -> None:
-    """Have proxies report that are reached at these URLs."""
-
-    def tell(work: Work, parts: Parts) -> None:
-        for url in urls:
-            parts[Loads].told(LoadReport(proxy=url, seconds=1.0, url=url), work.now)
-
-    cluster.world.ask(tell)
-
-
-def move_to(cluster: Cluster, host: str) -> None:
-    """Have all machines be reached at this host."""
-    for agent in cluster.world.plane.live.agents.values():
-        agent.host = host
 
 
 # -- work that waits until a deployment is healthy -----------------------------------------------
@@ -171,8 +148,9 @@ def test_work_ends_when_the_deployment_that_it_waits_for_is_taken_down(
 @pytest.mark.parametrize(
     ("after", "refusal"),
     [
-        ("search:healthy", "expected the name or id of a deployment that takes your requests"),
-        ("bobs:healthy", "expected the name or id of a deployment that takes your requests"),
+        ("search:healthy", "there is no such deployment"),
+        ("bobs:healthy", "this deployment takes no requests of yours"),
+        ("gone:healthy", "this deployment is being taken down"),
         ("chat", "this is a deployment: expected chat:healthy"),
         ("chat:running", "this is a deployment: expected chat:healthy"),
         ("prep:healthy", "this is no deployment: expected prep:running or prep:succeeded or"),
@@ -182,6 +160,9 @@ def test_dependency_that_names_nothing_of_its_kind_is_refused(
     worlds: MakeWorld, after: str, refusal: str
 ) -> None:
     cluster, _ = served(worlds, prep=Run(100))
+    deploy(cluster, "gone")
+    cluster.run(1)
+    cluster.ask("destroy")
     deploy(cluster, "chat")
     deploy(cluster, "bobs", BOB)
     cluster.world.submit(job("prep"))
@@ -321,6 +302,12 @@ def test_deployment_does_not_wait_for_itself(worlds: MakeWorld) -> None:
     cluster, _ = served(worlds)
     with pytest.raises(InvalidSpec, match="a deployment does not wait for itself"):
         deploy(cluster, "chat", after=["chat:healthy"])
+    made = deploy(cluster, "chat")
+    cluster.run(4)
+    assert made.status is EndpointLifecycle.READY
+    for itself in ("chat", made.id):
+        with pytest.raises(InvalidSpec, match="a deployment does not wait for itself"):
+            deploy(cluster, "chat", after=[f"{itself}:healthy"])
 
 
 def test_deployments_do_not_wait_for_each_other(worlds: MakeWorld) -> None:
@@ -331,105 +318,6 @@ def test_deployments_do_not_wait_for_each_other(worlds: MakeWorld) -> None:
     deploy(cluster, "c", after=["b:healthy"])
     with pytest.raises(InvalidSpec, match="this one waits for the deployment already"):
         deploy(cluster, "a", after=["c:healthy"])
-
-
-# -- uses ----------------------------------------------------------------------------------------
-
-
-def test_work_gets_the_addresses_of_the_deployments_that_it_uses(worlds: MakeWorld) -> None:
-    cluster, programs = served(worlds, web=SERVES)
-    move_to(cluster, "10.0.0.5")
-    report(cluster, HERE, ELSEWHERE)
-    deploy(cluster, "my.chat-2")
-    deploy(cluster, "web", command=["web"], uses=["my.chat-2"])
-    cluster.world.submit(job("ask", uses=["my.chat-2", "web"]))
-    kernels = [{"command": ["look"], "uses": ["web"]}, {"command": ["other"]}]
-    cluster.world.submit_session(SessionSpec.model_validate({"kernels": kernels}))
-    cluster.world.run(1)
-    told = {
-        name: {key: text for key, text in env.items() if key.startswith("MUSTER_URL")}
-        for name, env in programs.environments.items()
-    }
-    chat, web = f"{ELSEWHERE}/my.chat-2", f"{ELSEWHERE}/web"
-    assert told == {
-        "serve": {},
-        "web": {"MUSTER_URL_MY_CHAT_2": chat},
-        "ask": {"MUSTER_URL_MY_CHAT_2": chat, "MUSTER_URL_WEB": web},
-        "look": {"MUSTER_URL_WEB": web},
-        "other": {},
-    }
-
-
-def test_machine_that_is_reached_by_loopback_gets_the_address_on_loopback(
-    worlds: MakeWorld,
-) -> None:
-    cluster, programs = served(worlds)
-    report(cluster, HERE, ELSEWHERE)
-    deploy(cluster, "chat")
-    cluster.world.submit(job("ask", uses=["chat"]))
-    cluster.world.run(1)
-    assert programs.environments["ask"]["MUSTER_URL_CHAT"] == f"{HERE}/chat"
-
-
-@pytest.mark.parametrize(
-    ("urls", "name", "refusal"),
-    [
-        ((ELSEWHERE,), "search", "expected the name of a deployment that takes your requests"),
-        ((ELSEWHERE,), "bobs", "expected the name of a deployment that takes your requests"),
-        ((), "chat", "it has no address: no proxy reports to the controller"),
-        ((HERE,), "chat", "the proxy listens on loopback alone"),
-    ],
-)
-def test_use_of_what_has_no_address_is_refused(
-    worlds: MakeWorld, urls: tuple[str, ...], name: str, refusal: str
-) -> None:
-    cluster, _ = served(worlds)
-    move_to(cluster, "10.0.0.5")
-    report(cluster, *urls)
-    deploy(cluster, "chat")
-    deploy(cluster, "bobs", BOB)
-    with pytest.raises(InvalidSpec, match=rf"uses is '{name}': .*{refusal}"):
-        cluster.world.submit(job("ask", uses=[name]))
-    with pytest.raises(InvalidSpec, match=rf"uses is '{name}': .*{refusal}"):
-        deploy(cluster, "web", uses=[name])
-
-
-def test_two_names_of_one_variable_are_refused() -> None:
-    (problem,) = job("ask", uses=["my.chat", "my-chat"]).contradictions()
-    assert (
-        str(problem.expected) == "MUSTER_URL_MY_CHAT is the variable of 'my.chat': use one of them"
-    )
-
-
-def test_work_waits_for_an_address_that_is_not_known_after_a_restart(
-    worlds: MakeWorld,
-) -> None:
-    cluster, programs = served(worlds, load=Run(3))
-    report(cluster, ELSEWHERE)
-    deploy(cluster, "chat")
-    cluster.world.submit(job("load"))
-    asks = cluster.world.submit(job("ask", "load", uses=["chat"]))
-    cluster.world.run(1)
-    cluster.world.restart_controller()
-    cluster.world.run(20)
-    assert "ask" not in programs.started
-    assert why(cluster, asks)[0].startswith("it uses deployment chat, whose address is not known")
-    report(cluster, ELSEWHERE)
-    cluster.world.run(3)
-    assert programs.environments["ask"]["MUSTER_URL_CHAT"] == f"{ELSEWHERE}/chat"
-
-
-def test_uses_make_a_new_revision_and_their_absence_is_none_of_its_keys(
-    worlds: MakeWorld,
-) -> None:
-    cluster, _ = served(worlds)
-    report(cluster, ELSEWHERE)
-    deploy(cluster, "chat")
-    made = deploy(cluster, "web")
-    assert "uses" not in made.revisions[0].template
-    cluster.run(8)
-    deploy(cluster, "web", uses=["chat"])
-    assert made.revision == 2
 
 
 def test_job_that_is_retried_waits_for_no_deployment_that_it_began_with(
@@ -444,7 +332,7 @@ def test_job_that_is_retried_waits_for_no_deployment_that_it_began_with(
     cluster.run(12)
     assert programs.started.count("fetch") == 3
     assert fetches.status is JobState.FAILED
-    with pytest.raises(InvalidSpec, match="takes your requests"):
+    with pytest.raises(InvalidSpec, match="takes no requests of yours"):
         cluster.world.ask(
             lambda work, parts: parts[JobRequests].submit(work, BOB, job("b", "chat:healthy"))
         )

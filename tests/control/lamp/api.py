@@ -1,45 +1,29 @@
 """Lamps over HTTP."""
 
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import Connection, Row, select
 from starlette.responses import Response
 from tests.control.lamp.entity import LAMP, Lamp, lamps
 from tests.control.lamp.module import LampRequests
+from tests.control.lamp.spec import LampSpec
+from tests.control.lamp.views import LampPage, LampView
 
 from muster.api.answers import answer
 from muster.api.context import Call
 from muster.api.resource import Resource, Submission
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
+from muster.control.plan import Planner
 from muster.control.session.admission import Ended
+from muster.control.session.cluster.state import ClusterState
+from muster.control.session.cluster.workloads import session_class
 from muster.core.owner import Principal
-from muster.core.specs.amounts import Name, Spec
-from muster.core.specs.placement import Dependencies
-from muster.core.views.base import ReasonView, RecordView, View
-from muster.core.views.placement import WhyView
+from muster.core.specs import SessionSpec
+from muster.core.views.placement import PlanView, WhyView
 from muster.store.live import Live
 from muster.store.queries.listing import Listing, listed, page_of, reason_view
 from muster.store.queries.refs import resolve
-
-
-class LampSpec(Spec):
-    kind: Literal["lamp"] = "lamp"
-    name: Name
-    project: Name | None = None
-    group: Name = "default"
-    after: Dependencies = ()
-
-
-class LampView(RecordView):
-    name: str
-    status: str
-    reason: ReasonView | None = None
-
-
-class LampPage(View):
-    items: tuple[LampView, ...]
-    next: str | None = None
 
 
 def _view(lamp: Lamp, live: Live, parts: Parts) -> LampView:
@@ -71,7 +55,17 @@ def _explain(live: Live, parts: Parts, id_: str, now: float, asker: Principal) -
 
 
 def _hang_up(work: Work, parts: Parts, principal: Principal, spec: LampSpec, ended: Ended) -> Lamp:
-    return parts[LampRequests].hang_up(work, principal, spec.name)
+    return parts[LampRequests].hang_up(work, principal, spec)
+
+
+def _plan(
+    live: Live, parts: Parts, principal: Principal, spec: LampSpec, now: float, ended: Ended
+) -> PlanView:
+    """The fate of a session with room for a lamp."""
+    bulb = {"command": ["glow"], "resources": {"cpu": 1}}
+    room = SessionSpec.model_validate({"group": spec.group, "kernels": [bulb]})
+    planner = Planner(live, parts[ClusterState], principal, (), now)
+    return planner.plan(session_class(principal.owner, room), 1)
 
 
 LAMPS: Resource[Lamp, LampView] = Resource(
@@ -83,7 +77,7 @@ LAMPS: Resource[Lamp, LampView] = Resource(
     read=_read,
     list_of=_list,
     named=lambda lamp: f"lamp {lamp.name}",
-    submission=Submission(LampSpec, _hang_up),
+    submission=Submission(LampSpec, _hang_up, _plan),
     cancel=_put_out,
     explain=_explain,
 )
@@ -93,7 +87,7 @@ LAMPS: Resource[Lamp, LampView] = Resource(
 async def hang_up(call: Call, name: str) -> Response:
     call.must_change()
     lamp: Lamp = await call.change(
-        lambda work, parts: parts[LampRequests].hang_up(work, call.principal, name)
+        lambda work, parts: parts[LampRequests].hang_up(work, call.principal, LampSpec(name=name))
     )
     plane = call.api.plane
     return answer(_view(lamp, plane.live, plane.parts), 201)

@@ -3,18 +3,27 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from tests.control.lamp.api import LampView
-from tests.control.lamp.client import LampClient
 from tests.control.lamp.entity import LAMP_TABLE
+from tests.control.lamp.views import LampView
 
 from muster.cli.cluster import Cluster
 from muster.cli.follow.waiting import wait_until_ended
 from muster.cli.hand_in import Display
 from muster.cli.kinds.kind import Row, WorkKind
+from muster.core import exit_codes
+from muster.core.reasons import ReasonCode
 from muster.core.views.base import OwnerView
 
 if TYPE_CHECKING:
+    from tests.control.lamp.joined_client import LampClient
+
     from muster.client import Client
+
+
+def exit_code(lamp: LampView) -> int:
+    """The code with which a command ends that has waited for a lamp."""
+    was_put_out = lamp.reason is not None and lamp.reason.code == ReasonCode.CANCELLED
+    return 0 if was_put_out else exit_codes.FAILED
 
 
 class LampKind(WorkKind[LampView, LampView]):
@@ -26,7 +35,7 @@ class LampKind(WorkKind[LampView, LampView]):
     def newest(
         self, client: "Client", state: str, *, limit: int, **filters: Any
     ) -> Sequence[LampView]:
-        return cast(LampClient, client).lamps(state, limit=limit, **filters)
+        return cast("LampClient", client).lamps(state, limit=limit, **filters)
 
     def name_of(self, record: LampView) -> str:
         return record.name
@@ -45,10 +54,10 @@ class LampKind(WorkKind[LampView, LampView]):
 
     def wait(self, cluster: Cluster, accepted: LampView, display: Display) -> tuple[LampView, int]:
         def look(client: "Client") -> LampView:
-            return cast(LampClient, client).lamps.show(accepted.id)
+            return cast("LampClient", client).lamps.show(accepted.id)
 
         quiet = display.quiet
-        return wait_until_ended(cluster, self, accepted, look, lambda ended: 0, quiet=quiet)
+        return wait_until_ended(cluster, self, accepted, look, exit_code, quiet=quiet)
 
 
 KIND = LampKind()

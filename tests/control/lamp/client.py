@@ -1,9 +1,8 @@
 """Lamps in the client."""
 
-from tests.control.lamp.api import LampPage, LampView
+from tests.control.lamp.views import LampPage, LampView
 
-from muster.client import AsyncClient, Client
-from muster.client.resource import ClientResource, RecordViews, newest
+from muster.client.resource import ClientResource, RecordViews, ResourceCalls, newest
 
 LAMPS = ClientResource(
     name="lamp",
@@ -16,13 +15,7 @@ LAMPS = ClientResource(
 )
 
 
-class LampClient(Client):
-    """A client that knows lamps too."""
-
-    lamps = LAMPS
-
-
-class AsyncLampClient(AsyncClient):
-    """Its twin."""
+class LampCalls(ResourceCalls):
+    """The part of both clients that is about lamps."""
 
     lamps = LAMPS

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import MetaData
+from sqlalchemy import MetaData, select
+from tests.control.lamp.spec import LampSpec
 
 from muster.core.owner import Owner
 from muster.core.reasons import Reason
@@ -40,6 +41,8 @@ class Lamp(Tried):
     id: Key[str]
     name: Fixed[str]
     owner: Fixed[Owner]
+    spec: Fixed[LampSpec]
+    session_id: Fixed[str | None] = None
     status: LampStatus
     generation: int = 0
     reason: Reason | None = None
@@ -61,4 +64,5 @@ LAMP = Entity(
     described="what gives light",
     prefix="lmp",
     visible=Visible.TO_OWNER,
+    beside=lambda id_: select(lamps.c.session_id).where(lamps.c.id == id_),
 )

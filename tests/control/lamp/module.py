@@ -1,29 +1,38 @@
 """The module of lamps: it has them lit, and puts them out when it is asked to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tests.control.lamp.entity import LAMP, LAMP_TABLE, Lamp, LampStatus
+from sqlalchemy import select
+from tests.control.lamp.entity import LAMP, LAMP_TABLE, Lamp, LampStatus, lamps
+from tests.control.lamp.spec import LampSpec
 
 from muster.control.engine.declared import Declared
 from muster.control.engine.effects import Performer, Surroundings
 from muster.control.engine.handler import (
     NO_CHANGE,
+    FollowingHandler,
     HandlerResult,
     LifecycleHandler,
+    Stage,
     StatusTransitions,
     TransitionStatus,
 )
 from muster.control.engine.inputs import Input
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.module import Context, EntityModule, Parts
+from muster.control.engine.owned_work import OwnedWork
 from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.work import Move, Work
+from muster.control.notice.ends import Writer
+from muster.control.notice.entity import Message, Tone
 from muster.core.errors import NotFound
-from muster.core.owner import Principal
+from muster.core.ids import SessionId
+from muster.core.owner import Owner, Principal
 from muster.core.reasons.of_kernels import KernelNotCreated
 from muster.core.reasons.of_sessions import Cancelled
+from muster.store.audit.finding import Audit, AuditFinding, Stored
 
 ANSWER_S = 30.0
 
@@ -114,15 +123,44 @@ class LightLamps(LifecycleHandler[Lamp]):
         return result
 
 
-class LampRequests:
+class TellEndsOfLamps(FollowingHandler[Lamp]):
+    name = "TellEndsOfLamps"
+    stage = Stage.TELL
+    entity = Lamp
+    statuses = frozenset(LAMP_TABLE.terminal)
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def follow(self, record: Lamp, work: Work) -> None:
+        said = f"lamp {record.name} is out"
+        message = Message(said, said, Tone.FAILURE)
+        self._writer.tell_end(work, record.id, record.owner, record.spec.notify, message)
+
+
+class LampRequests(OwnedWork):
+    plural = "lamps"
+
     def __init__(self, lifecycle: LampLifecycle) -> None:
         self._lifecycle = lifecycle
 
-    def hang_up(self, work: Work, principal: Principal, name: str) -> Lamp:
+    def owned(self, work: Work, concerned: Callable[[Owner], bool]) -> list[str]:
+        return [each.id for each in work.live.of(Lamp).values() if concerned(each.owner)]
+
+    def end(self, work: Work, by: Principal, id_: str) -> None:
+        self.put_out(work, by, id_)
+
+    def hang_up(self, work: Work, principal: Principal, spec: LampSpec) -> Lamp:
+        if spec.session is not None:
+            session = work.live.sessions.get(SessionId(spec.session))
+            if session is None or not principal.may_see(session.owner):
+                raise NotFound(f"there is no live session {spec.session}")
         lamp = Lamp(
             id=work.ids.new(LAMP.prefix),
-            name=name,
+            name=spec.name,
             owner=principal.owner,
+            spec=spec,
+            session_id=spec.session,
             status=LampStatus.OFF,
             status_changed_at=work.now,
         )
@@ -140,8 +178,16 @@ class LampRequests:
         return lamp
 
 
+def _dark_without_reason(stored: Stored) -> Iterator[AuditFinding]:
+    out = select(lamps.c.id).where(lamps.c.status == LampStatus.OUT, lamps.c.reason.is_(None))
+    for row in stored.connection.execute(out):
+        yield AuditFinding(row.id, "is out, and has no reason")
+
+
 class LampModule(EntityModule):
     entities = (LAMP,)
+    after = ("notice",)
+    audits = (Audit("a lamp that is out has a reason", _dark_without_reason),)
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
@@ -150,5 +196,7 @@ class LampModule(EntityModule):
     def declare(self, context: Context) -> Declared:
         lifecycle = LampLifecycle()
         return Declared(
-            lifecycles=[lifecycle], handlers=[LightLamps()], offers=[LampRequests(lifecycle)]
+            lifecycles=[lifecycle],
+            handlers=[LightLamps(), TellEndsOfLamps(context.parts[Writer])],
+            offers=[LampRequests(lifecycle)],
         )

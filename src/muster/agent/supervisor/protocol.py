@@ -260,10 +260,8 @@ def _template(item: _Object, env_defaults: Mapping[str, str]) -> Template:
         raise ProtocolError(f"'log_max_bytes' must be at least {MIN_LOG_BYTES}")
     account = _account(item)
     result_bytes = _integer(item, "result_bytes", 0)
-    if result_bytes and (account is not None or result_bytes > MAX_RESULT_BYTES):
-        raise ProtocolError(
-            f"'result_bytes' must be at most {MAX_RESULT_BYTES}, and 0 with an account"
-        )
+    if result_bytes > MAX_RESULT_BYTES:
+        raise ProtocolError(f"'result_bytes' must be at most {MAX_RESULT_BYTES}")
     if account is not None:
         env_defaults = {
             **{name: env_defaults[name] for name in env_defaults if name != "TMPDIR"},

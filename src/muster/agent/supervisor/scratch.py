@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from muster.core.relative_paths import wrong_path
 
-RESULT_FILE = "result"
+RESULT_FILE = ".muster-result"
 """The file of a scratch directory in which a kernel leaves its result."""
 
 _MAX_SPARE = 64  # of all owners
@@ -133,21 +133,27 @@ def remove_empty(directory: str) -> None:
             os.rmdir(f"{directory}/{name}")
 
 
-def read_result(scratch: str, limit_bytes: int) -> str | None:
-    """The beginning of the file that a gone kernel left as its result; None if it left none, or
-    something else than a plain file. No link is followed."""
+def take_result(scratch: str, uid: int, limit_bytes: int) -> str | None:
+    """The beginning of the file that a gone kernel left as its result, which is removed; None if it
+    left none, or something else than a plain file of its own user. No link is followed, and a
+    second name of somebody else's file is not read."""
     try:
         folder_fd = os.open(scratch, _DIRECTORY)
-        try:
-            file_fd = os.open(RESULT_FILE, _OLD_FILE, dir_fd=folder_fd)
-        finally:
-            os.close(folder_fd)
-        with os.fdopen(file_fd, "rb", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(file_fd).st_mode):
-                return None
-            return file.read(limit_bytes).decode(errors="replace")
     except OSError:
         return None
+    try:
+        file_fd = os.open(RESULT_FILE, _OLD_FILE, dir_fd=folder_fd)
+        with os.fdopen(file_fd, "rb", buffering=0) as file:
+            status = os.fstat(file_fd)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != uid:
+                return None
+            text = file.read(limit_bytes).decode(errors="replace")
+        os.unlink(RESULT_FILE, dir_fd=folder_fd)
+        return text
+    except OSError:
+        return None
+    finally:
+        os.close(folder_fd)
 
 
 def write_files(scratch: str, files: Mapping[str, str]) -> None:

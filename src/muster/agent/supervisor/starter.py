@@ -14,7 +14,7 @@ from muster.agent.supervisor.scratch import (
     RESULT_FILE,
     ScratchDirectories,
     Tenant,
-    read_result,
+    take_result,
 )
 from muster.agent.supervisor.spawner import Launch, Spawned, Spawner
 from muster.agent.supervisor.user_spawners import UserSpawners
@@ -149,7 +149,7 @@ class Starter:
         has left one."""
         limit_bytes = 0 if kernel.order is None else kernel.order.template.result_bytes
         if limit_bytes and kernel.scratch:
-            result = read_result(kernel.scratch, limit_bytes)
+            result = take_result(kernel.scratch, kernel.uid, limit_bytes)
             if result is not None:
                 event["result"] = result
 
@@ -193,7 +193,8 @@ class Starter:
         Raises:
             OSError: it cannot be made.
         """
-        if template.program.workdir is not None and not template.program.files:
+        program = template.program
+        if program.workdir is not None and not (program.files or template.result_bytes):
             return
         account = template.account
         if account is None:

@@ -54,6 +54,10 @@ SECTIONS: dict[str, dict[str, ListedCommand]] = {
         "retry": ListedCommand(
             "retry", "Run again, as a new job, what did not succeed of one that ended."
         ),
+        "results": ListedCommand(
+            "results",
+            "Show the results of a job's tasks, with their parameters.",
+        ),
         "recoveries": ListedCommand(
             "recoveries", "List how jobs recover from faults of their machines."
         ),

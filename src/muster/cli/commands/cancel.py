@@ -86,7 +86,7 @@ def cancel(
     with cluster.client() as client:
         for each in subjects:
             try:
-                with suggesting(client, each.ref):
+                with suggesting(client, each.ref, state="current"):
                     done.append(_cancelled(client, each, force=force))
                 if not as_json:
                     click.echo(plain(done[-1].message))

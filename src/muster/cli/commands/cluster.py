@@ -1,6 +1,5 @@
 """``muster up``, ``down`` and ``controller``."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ from muster.cli.agent_options import AgentAccountOptions, MachineOptions
 from muster.cli.cluster import Home
 from muster.cli.log_options import LoggingOptions
 from muster.cli.parameters import Option
+from muster.cli.slowness import told_if_slow
 from muster.cli.streams import plain
 from muster.cli.words import count, duration
 
@@ -93,7 +93,13 @@ def up(
         log_form=log.log_format,
     )
 
-    local.up(options, partial(_say_ready, foreground=foreground))
+    with told_if_slow("starting a controller, its agents and its proxy …") as is_ready:
+
+        def ready(report: "UpReport") -> None:
+            is_ready()
+            _say_ready(report, foreground)
+
+        local.up(options, ready)
     if foreground:
         click.echo("the cluster has stopped")
 
@@ -142,7 +148,9 @@ def down(
     """
     from muster.app import local
 
-    report = local.down(home or ctx.obj.home, keep_kernels=keep, timeout_s=timeout)
+    what = "the cluster" if keep else "the cluster and what runs on it"
+    with told_if_slow(f"stopping {what}, for {duration(timeout)} at most …"):
+        report = local.down(home or ctx.obj.home, keep_kernels=keep, timeout_s=timeout)
     stopped = report.stopped_kernels
     if not report.was_running and not stopped:
         click.echo("no cluster was running")

@@ -9,7 +9,7 @@ from rich.text import Text
 from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_deployment
-from muster.cli.described.deployment import said_unready, shown_status
+from muster.cli.described.deployment import said_unready
 from muster.cli.follow.deployment import follow, scaled
 from muster.cli.kinds import deployment as deployment_kind
 from muster.cli.nearest import check_filters, suggesting
@@ -72,7 +72,7 @@ def _row(found: "DeploymentView", now: float) -> list[Text | str]:
         revision += f" → {found.revision}" if found.rollout is not None else ""
     return [
         plain(found.name),
-        status(shown_status(found)),
+        status(found.standing),
         duration(now - found.status_changed_at),
         f"{found.healthy}/{found.replicas}",
         revision,
@@ -160,7 +160,7 @@ def scale(
     """Give a deployment another number of replicas, and wait for them.
 
     Refused where the number follows load (`scale` in its file)."""
-    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
+    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND], state="live"):
         found = client.scale(ref, replicas)
     if detach:
         wants = f"deployment {found.name} wants {count(found.replicas, 'replica')}"

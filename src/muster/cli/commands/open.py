@@ -47,7 +47,7 @@ def open(
     The browser is for public deployments, and for people at a terminal. Others are reached with a
     token, which no URL holds."""
     with cluster.client() as client:
-        with suggesting(client, ref, [deployment_kind.KIND]):
+        with suggesting(client, ref, [deployment_kind.KIND], state="live"):
             found = client.deployments.show(ref)
         _check_stays(found)
         if wait:

@@ -1,5 +1,6 @@
 """``muster plan``."""
 
+import shlex
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.exits import ExitCode
 from muster.cli.explained import placement_shown
+from muster.cli.hand_in import under_a_free_name
 from muster.cli.nearest import suggesting_dependencies
 from muster.cli.placement_options import Project, with_keys
 from muster.cli.screen import Column, stdout, table, write
@@ -44,15 +46,23 @@ def plan(
 ) -> None:
     """Say whether a job or a session would start now, and where.
 
-    Nothing is handed in. Ends with 0 if it would start, 2 if it would wait, 1 if it is refused.
+    Nothing is handed in, and of a deployment there is no plan. Ends with 0 if it would start, 2 if
+    it would wait, 1 if it is refused.
     """
     from muster.core.specs import JobSpec, SessionSpec
 
-    spec = read_spec(file, JobSpec, SessionSpec)
+    of_deployment = (
+        "no plan is made of a deployment; hand it in by `muster deploy --detach "
+        f"{shlex.quote(file)}`, and `muster why NAME` tells what its replicas lack"
+    )
+    spec = read_spec(file, JobSpec, SessionSpec, others={"deployment": of_deployment})
     if project is not None:
         spec = with_keys(spec, {"project": project})
     with cluster.client() as client, suggesting_dependencies(client):
-        answer = client.plan(spec)
+        if isinstance(spec, JobSpec):  # `muster submit` numbers its name, too
+            answer = under_a_free_name(client, spec, client.plan)
+        else:
+            answer = client.plan(spec)
     if as_json:
         print_json(answer)
     else:

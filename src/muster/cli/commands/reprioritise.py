@@ -23,7 +23,7 @@ def reprioritise(
     """Give a job that waits or runs another priority."""
     if parse_ref(ref).index is not None:
         raise click.BadParameter(f"{ref!r} is one task: it has the priority of its job")
-    with cluster.client() as client, suggesting(client, ref):
+    with cluster.client() as client, suggesting(client, ref, state="live"):
         changed = client.reprioritise(ref, priority)
     if as_json:
         print_json(changed)

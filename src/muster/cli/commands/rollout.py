@@ -66,7 +66,7 @@ def show_status(
 @on_cluster
 def pause(cluster: Cluster, ref: Ref, as_json: AsJson = False) -> None:
     """Have the update under way stand still."""
-    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
+    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND], state="live"):
         found = client.pause_rollout(ref)
     show_change(found, f"the update of {found.name} is paused", as_json=as_json)
 
@@ -76,7 +76,7 @@ def pause(cluster: Cluster, ref: Ref, as_json: AsJson = False) -> None:
 @on_cluster
 def resume(cluster: Cluster, ref: Ref, as_json: AsJson = False) -> None:
     """Have a paused update go on."""
-    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
+    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND], state="live"):
         found = client.resume_rollout(ref)
     show_change(found, f"the update of {found.name} goes on", as_json=as_json)
 
@@ -100,7 +100,7 @@ def undo(
     Where that revision serves already, nothing is rolled out."""
     from muster.cli.described.deployment import said_undo
 
-    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
+    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND], state="live"):
         before = client.deployments.show(ref)
         found = client.undo_rollout(before.id, to)
     said = said_undo(before, found, to)

@@ -9,6 +9,7 @@ from muster.cli.kinds.kind import Shown
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option
 from muster.cli.removed_output import removed_outputs
+from muster.cli.request import pairs
 from muster.cli.screen import stdout, write
 from muster.cli.streams import print_json
 
@@ -27,6 +28,14 @@ def show(
     offset: Annotated[
         int | None, Option("--offset", min=0, help="List tasks from the so many-th on.")
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        Option(
+            "--where",
+            metavar="NAME=VALUE",
+            help="List the tasks with this value of a parameter; may be repeated.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a record, such as a job, one task of it, or an agent.
@@ -34,8 +43,9 @@ def show(
     --limit and --offset choose a page of its tasks, with --json too: --tasks has them alone then,
     without it the job has up to 1,000 of them."""
     subject = parse_ref(ref)
-    every = tasks or (not as_json and (limit is not None or offset is not None))
-    shown = Shown(subject.index, every, limit, offset or 0)
+    values = pairs(where or [], "--where", "a parameter and its value, such as lr=0.1")
+    every = tasks or bool(values) or (not as_json and (limit is not None or offset is not None))
+    shown = Shown(subject.index, every, limit, offset or 0, values)
     with cluster.client() as client, suggesting(client, ref, kinds.every()):
         found = client.show(subject.ref)
         kind = kind_of(found, subject)

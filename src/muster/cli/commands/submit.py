@@ -19,7 +19,7 @@ from muster.cli.streams import plain
 from muster.core.errors import InvalidSpec, Problem
 
 if TYPE_CHECKING:
-    from muster.core.specs.load import AnySpec
+    from muster.core.specs.amounts import Spec
 
 
 @on_cluster
@@ -44,6 +44,7 @@ def submit(
     Options take the place of the file's keys; variables and resources stand beside them.
     A name of the file that work of yours still has gets a number: train-2."""
     from muster.core.specs import JobSpec, SessionSpec
+    from muster.core.specs.load import kind_of
 
     if staying.wait and no_wait:
         raise click.BadParameter("give one of --wait and --no-wait")
@@ -53,7 +54,7 @@ def submit(
         spec = with_keys(spec, keys)
     if arguments:
         spec = with_keys(spec, _command_with(spec, arguments))
-    kind = next(each for each in kinds.work() if each.name == spec.kind)
+    kind = next(each for each in kinds.work() if each.name == kind_of(type(spec)))
     if not staying.quiet and (note := kind.note(spec, file)):
         stderr().print(Text(f"note: {plain(note)}"), soft_wrap=True)
     display = staying.display()._replace(no_wait=no_wait)
@@ -61,7 +62,7 @@ def submit(
     raise click.exceptions.Exit(submitted(cluster, spec, display, numbers_name=is_numbered))
 
 
-def _command_with(spec: "AnySpec", words: list[str]) -> dict[str, Any]:
+def _command_with(spec: "Spec", words: list[str]) -> dict[str, Any]:
     """The keys that give the command of a spec these arguments; a line for the shell has them as
     $1, $2 and so on.
 

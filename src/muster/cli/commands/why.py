@@ -45,7 +45,11 @@ def why(cluster: Cluster, ref: AnyRef, as_json: AsJson = False) -> None:
 def explanation(console: Console, why: "WhyView") -> list[RenderableType]:
     """The verdict, every reason with its remedy, and the shortfalls of the agents."""
     parts: list[RenderableType] = [
-        Text.assemble(status(why.status), "  ", (plain(with_local_moments(why.verdict)), "bold"))
+        Text.assemble(
+            status(why.standing or why.status),
+            "  ",
+            (plain(with_local_moments(why.verdict)), "bold"),
+        )
     ]
     parts += [Text(f"  {plain(with_local_moments(detail))}") for detail in why.details]
     acts = {reason.kind for reason in why.reasons}

@@ -11,14 +11,11 @@ from muster.cli.described.revision import command_of
 from muster.cli.screen import fields, status
 from muster.cli.streams import plain
 from muster.cli.words import duration, moment, sentence_of
-from muster.core.states.deployment import EndpointLifecycle
 from muster.core.text import healthy_of
 
 if TYPE_CHECKING:
     from muster.core.views.deployments import DeploymentDetail, DeploymentView, RouteView
 
-NOT_READY = "NOT_READY"
-"""The word for a deployment without a healthy replica."""
 MOST_ROUTES = 30
 """Routes that are shown with their deployment."""
 
@@ -34,7 +31,7 @@ def deployment_parts(found: "DeploymentDetail", now: float) -> list[RenderableTy
     if len(found.routes) > MOST_ROUTES:
         routes.append(f"and {len(found.routes) - MOST_ROUTES} more: `muster routes {found.name}`")
     return [
-        heading(found.name, shown_status(found), found.id),
+        heading(found.name, found.standing, found.id),
         fields(
             [
                 ("reason", sentences(found.reason)),
@@ -78,13 +75,6 @@ def route_parts(route: "RouteView", name: str, now: float) -> list[RenderableTyp
             ]
         ),
     ]
-
-
-def shown_status(found: "DeploymentView") -> str:
-    """Its status, as people read it: READY means that nothing is to be done, also where none of the
-    replicas that are wished is healthy."""
-    is_hollow = found.status is EndpointLifecycle.READY and found.replicas and not found.healthy
-    return NOT_READY if is_hollow else found.status
 
 
 def said_replicas(found: "DeploymentView") -> str:

@@ -20,10 +20,12 @@ from muster.core.states import TaskState
 if TYPE_CHECKING:
     from muster.cli.kinds.kind import Shown
     from muster.client import Client
-    from muster.core.views.work import JobDetail, TaskDetail
+    from muster.core.views.work import JobDetail, TaskDetail, TaskView
 
 SHOWN = 10
 """Tasks that are shown unless more are asked for."""
+MAX_VALUES_TOLD = 8
+"""Values of a parameter that are all told; of more, some."""
 _NOTEWORTHY = (
     TaskState.FAILED,
     TaskState.WORKER_FAILED,
@@ -47,11 +49,12 @@ def described(
     tasks: Sequence[TaskDetail]
     if shown.every:
         limit = LISTED if shown.limit is None else shown.limit
-        tasks = client.tasks(job.id, offset=shown.offset, limit=limit).items
+        page = client.tasks(job.id, where=shown.where or None, offset=shown.offset, limit=limit)
+        tasks, listed = page.items, page.total if shown.where else job.tasks_total
     else:
-        tasks = _noteworthy(client, job)
+        tasks, listed = _noteworthy(client, job), job.tasks_total
     offset = shown.offset if shown.every else None
-    return job_parts(console, job, tasks, now, failures_of(client, job), offset)
+    return job_parts(console, job, tasks, now, failures_of(client, job), offset, listed)
 
 
 def _noteworthy(client: "Client", job: "JobDetail") -> list["TaskDetail"]:
@@ -72,8 +75,11 @@ def job_parts(
     now: float,
     failures: Sequence[str] = (),
     offset: int | None = None,
+    listed: int | None = None,
 ) -> list[RenderableType]:
-    """The job with ``tasks`` of it: by index from the ``offset``-th on, or the few worth noting."""
+    """The job with ``tasks`` of it: by index from the ``offset``-th on, or the few worth noting;
+    there are so many ``listed`` ones in all, all of the job's unless given."""
+    listed = job.tasks_total if listed is None else listed
     parts: list[RenderableType] = [
         heading(job.name, job.state, job.id),
         fields(
@@ -99,11 +105,11 @@ def job_parts(
     ]
     if tasks:
         parts += [Text(), attempts_table(console, tasks, now)]
-    if len(tasks) < job.tasks_total:
-        said = f"{len(tasks):,} of {count(job.tasks_total, 'task')} shown"
+    if len(tasks) < listed:
+        said = f"{len(tasks):,} of {count(listed, 'task')} shown"
         if offset is None:
             said += f"; --tasks lists them, `muster show {job.name}/INDEX` shows one"
-        elif (following := offset + len(tasks)) < job.tasks_total:
+        elif (following := offset + len(tasks)) < listed:
             said += f"; --tasks --offset {following} lists the next"
         parts.append(Text(said, style="dim"))
     return parts
@@ -120,8 +126,21 @@ def _left(job: "JobDetail") -> str | None:
 def attempts_table(console: Console, tasks: Sequence["TaskDetail"], now: float) -> Table:
     """A line for each attempt; the task's state stands in the line of its last attempt."""
     columns = [Column("TASK", right=True), Column("ATTEMPT", right=True), *COLUMNS]
-    rows = (row for task in tasks for row in _attempts(task, now))
+    has_values = any(task.parameters for task in tasks)
+    if has_values:
+        columns.insert(1, Column("PARAMETERS"))
+    rows: list[list[Text | str]] = []
+    for task in tasks:
+        for row in _attempts(task, now):
+            if has_values:
+                row.insert(1, plain(values_of(task)))
+            rows.append(row)
     return table(console, columns, rows)
+
+
+def values_of(task: "TaskView") -> str:
+    """The values of a task's parameters, as a person writes them."""
+    return " ".join(f"{name}={value}" for name, value in task.parameters.items())
 
 
 def _attempts(task: "TaskDetail", now: float) -> Iterator[list[Text | str]]:
@@ -173,6 +192,7 @@ _SHOWN_ELSEWHERE = frozenset(
         "resources",
         "placement",
         "environment",
+        "env",
     }
 )
 _DURATIONS = frozenset(
@@ -188,7 +208,7 @@ _DURATIONS = frozenset(
 
 
 def _options(spec: dict[str, Any]) -> str:
-    """The other fields of the spec; only the names of variables and files."""
+    """The other fields of the spec; only the names of files."""
     options = {**spec, **spec.get("placement", {})}
     return "; ".join(
         f"{key}={plain(_worded(key, value))}"
@@ -200,10 +220,13 @@ def _options(spec: dict[str, Any]) -> str:
 def _worded(key: str, value: Any) -> str:
     """The value of an option as a person would write it."""
     from muster.core.specs import Constraint, Dependency
+    from muster.core.task_ranges import TaskRanges
 
     match key:
         case _ if key in _DURATIONS:
             return duration(value)
+        case "only":
+            return TaskRanges.parse(str(value)).in_steps()
         case "not_before":
             return moment(value)
         case "constraints":
@@ -211,6 +234,8 @@ def _worded(key: str, value: Any) -> str:
             return ", ".join(f"{rule} (soft)" if rule.soft else str(rule) for rule in rules)
         case "notify":
             return ", ".join(f"{each['url']}{_on(each.get('on', 'end'))}" for each in value)
+        case "matrix":
+            return _of_matrix(value)
         case "after":
             work = map(Dependency.model_validate, value)
             return ", ".join(f"{each.called}:{each.condition}" for each in work)
@@ -220,6 +245,26 @@ def _worded(key: str, value: Any) -> str:
     if isinstance(value, dict | list | tuple):
         return ", ".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _of_matrix(matrix: dict[str, Any]) -> str:
+    """The parameters with their values; exceptions from the grid by their number."""
+    told = []
+    for name, values in matrix.items():
+        if name in ("exclude", "include"):
+            told.append(f"{name} {count(len(values), 'point')}")
+        else:
+            told.append(f"{name} {_few(values)}")
+    return ", ".join(told)
+
+
+def _few(values: str | list[str]) -> str:
+    """The values of a parameter; of many the first and the last."""
+    if isinstance(values, str):
+        return values
+    if len(values) > MAX_VALUES_TOLD:
+        return f"{values[0]}|{values[1]}|…|{values[-1]} ({len(values):,})"
+    return "|".join(values)
 
 
 def _on(ends: str) -> str:

@@ -41,15 +41,17 @@ def sentences(reason: "ReasonView | None") -> str | None:
 
 
 def environment(processes: Iterable[Mapping[str, Any]]) -> str:
-    """The variables that the specs of these processes took along from whoever handed them in."""
-    taken = [
-        name
-        for each in processes
-        if each.get("environment") == "caller"
-        for name in INHERITED
-        if name in (each.get("env") or {})
-    ]
-    return f"caller's {', '.join(dict.fromkeys(taken))}" if taken else "clean"
+    """The names of the variables that the specs of these processes took along from whoever handed
+    them in, and of those that they set."""
+    taken: dict[str, None] = {}
+    own: dict[str, None] = {}
+    for each in processes:
+        env = each.get("env") or {}
+        inherited = INHERITED if each.get("environment") == "caller" else ()
+        taken |= dict.fromkeys(name for name in inherited if name in env)
+        own |= dict.fromkeys(name for name in env if name not in inherited)
+    said = f"caller's {', '.join(taken)}" if taken else "clean"
+    return plain(f"{said}; with {', '.join(own)}" if own else said)
 
 
 def heading(name: str, state: str, id_: str = "") -> Text:

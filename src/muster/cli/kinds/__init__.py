@@ -1,5 +1,6 @@
-"""The kinds of records on the command line. To add one, name its module in ``KINDS``, or
-in ``WORK`` if people hand it in and wait for it."""
+"""The kinds of records on the command line: a module for each kind of ids to which people refer,
+of the same name. To add one, write its module, and name it in ``WORK`` if people hand it in and
+wait for it."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -11,25 +12,19 @@ if TYPE_CHECKING:
     from muster.cli.kinds.kind import Kind, WorkKind
     from muster.core.views.base import RecordView
 
-WORK: dict[str, str] = {
-    IdKind.JOB: "muster.cli.kinds.job",
-    IdKind.SESSION: "muster.cli.kinds.session",
-}
-"""The modules of the kinds of work, which are among ``KINDS``: lists of work import no others."""
+_NOT_REFERRED_TO = (IdKind.KERNEL, IdKind.TOKEN)
 
 KINDS: dict[str, str] = {
-    **WORK,
-    IdKind.NOTICE: "muster.cli.kinds.notice",
-    IdKind.RECOVERY: "muster.cli.kinds.recovery",
-    IdKind.DEPLOYMENT: "muster.cli.kinds.deployment",
-    IdKind.ROUTE: "muster.cli.kinds.route",
-    IdKind.AGENT: "muster.cli.kinds.agent",
-    IdKind.POOL: "muster.cli.kinds.pool",
-    IdKind.SLICE: "muster.cli.kinds.slice",
-    IdKind.INCIDENT: "muster.cli.kinds.incident",
+    kind: f"{__name__}.{kind.name.lower()}" for kind in IdKind if kind not in _NOT_REFERRED_TO
 }
 """The modules of the kinds by the prefix of their ids, in the order of offers and listings. The
 ``KIND`` of a module is its declaration; the module is imported when that is asked for."""
+
+WORK: list[str] = [
+    IdKind.JOB,
+    IdKind.SESSION,
+]
+"""The kinds of work, which are among ``KINDS``: lists of work import no others."""
 
 
 def of_ref(ref: str) -> "Kind[Any, Any] | None":
@@ -62,7 +57,7 @@ def every() -> "Iterator[Kind[Any, Any]]":
 
 def work() -> "list[WorkKind[Any, Any]]":
     """The kinds of work."""
-    found: list[WorkKind[Any, Any]] = [import_module(each).KIND for each in WORK.values()]
+    found: list[WorkKind[Any, Any]] = [import_module(KINDS[each]).KIND for each in WORK]
     return found
 
 

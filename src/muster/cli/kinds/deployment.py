@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.cli.kinds.kind import Kind, Shown
 from muster.core.errors import Conflict
-from muster.core.states.deployment import UP
+from muster.core.states.deployment import UP, EndpointLifecycle
 from muster.core.text import healthy_of
 from muster.core.views.base import RecordView
 from muster.core.views.deployments import DeploymentDetail, DeploymentView
@@ -28,13 +28,17 @@ class DeploymentKind(Kind[DeploymentView, DeploymentDetail]):
     def newest(
         self, client: "Client", state: str, *, limit: int, **filters: Any
     ) -> Sequence[DeploymentView]:
-        return client.deployments(state, limit=limit)
+        """The newest of those records; live ones are those that are not being taken down."""
+        found = client.deployments(state, limit=limit)
+        if state != "live":
+            return found
+        return [each for each in found if each.status is not EndpointLifecycle.DESTROYING]
 
     def name_of(self, record: DeploymentView) -> str | None:
         return record.name
 
     def offers(self, record: DeploymentView) -> Iterator[tuple[str, str]]:
-        said = f"{record.status.lower()}, {healthy_of(record.healthy, record.replicas)}"
+        said = f"{record.standing.lower()}, {healthy_of(record.healthy, record.replicas)}"
         yield record.name, said
         yield record.id, said
 

@@ -158,7 +158,8 @@ class JobKind(WorkKind[JobView, JobDetail]):
             return client.task(found.id, shown.part)
         listed = LISTED if shown.every else PAGE
         limit = listed if shown.limit is None else shown.limit
-        tasks = client.tasks(found.id, offset=shown.offset, limit=limit).items
+        asked = shown.where or None
+        tasks = client.tasks(found.id, where=asked, offset=shown.offset, limit=limit).items
         if shown.every:
             return tasks
         keys: dict[str, Any] = msgspec.to_builtins(found)

@@ -40,12 +40,14 @@ class Shown(msgspec.Struct, frozen=True):
         every: whether all tasks are listed by index, not the noteworthy few.
         limit: how many tasks of a list at most, if the person said so.
         offset: how many tasks a list leaves out before its first.
+        where: the values of parameters that the tasks of a list have.
     """
 
     part: int | None = None
     every: bool = False
     limit: int | None = None
     offset: int = 0
+    where: Mapping[str, str] = {}
 
 
 class Kind(Generic[V, D]):

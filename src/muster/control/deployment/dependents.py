@@ -16,7 +16,10 @@ from muster.control.deployment.loads import Loads
 from muster.control.engine.handler import FollowingHandler, Stage, TransitionStatus
 from muster.control.engine.work import Move, Work
 from muster.control.session.admission import Ended, find_dependencies, with_ids
-from muster.control.session.cluster.known_deployments import KnownDeployments
+from muster.control.session.cluster.known_deployments import (
+    NO_SUCH_DEPLOYMENT,
+    KnownDeployments,
+)
 from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.host_port import is_loopback
@@ -51,12 +54,18 @@ class Dependents(KnownDeployments):
     # -- others that depend on deployments -----------------------------------------------------
 
     def find(self, owner: Owner, ref: str) -> tuple[str, DependencyProgress] | None:
-        is_id = IdKind.DEPLOYMENT.begins(ref)
-        deployments: Mapping[str, Deployment] = self._live.of(Deployment)
-        found = deployments.get(ref) if is_id else self._routes.called(ref)
-        if found is None or found.is_going or not takes_requests(found, owner):
+        found = self._named(ref)
+        if found is None or _why_not(found, owner) is not None:
             return None
         return found.id, self.progress(found.id)
+
+    def why_not(self, owner: Owner, ref: str) -> str | None:
+        return _why_not(self._named(ref), owner)
+
+    def _named(self, ref: str) -> Deployment | None:
+        deployments: Mapping[str, Deployment] = self._live.of(Deployment)
+        is_id = IdKind.DEPLOYMENT.begins(ref)
+        return deployments.get(ref) if is_id else self._routes.called(ref)
 
     def progress(self, id_: str) -> DependencyProgress:
         deployments: Mapping[str, Deployment] = self._live.of(Deployment)
@@ -85,9 +94,9 @@ class Dependents(KnownDeployments):
     # -- others that use deployments -----------------------------------------------------------
 
     def problem_with(self, owner: Owner, name: str, group: str, now: float) -> str | None:
-        found = self._routes.called(name)
-        if found is None or found.is_going or not takes_requests(found, owner):
-            return "expected the name of a deployment that takes your requests"
+        why_not = _why_not(self._routes.called(name), owner)
+        if why_not is not None:
+            return why_not
         urls = self._loads.urls(now)
         if not urls:
             return (
@@ -117,15 +126,15 @@ class Dependents(KnownDeployments):
         Raises:
             InvalidSpec: there is no such work, or the dependency can never be met.
         """
+        own = (None if known is None else known.id, spec.name)
+        for index, each in enumerate(spec.after):
+            if each.is_on_deployment and (each.on in own or each.called in own):
+                expected = "a deployment does not wait for itself: leave it out"
+                raise InvalidSpec([Problem(f"after.{index}.on", repr(each.called), expected)])
         if known is not None and known.status not in NOT_BEGUN:
             if [*map(_said, known.spec.after)] == [*map(_said, spec.after)]:
                 spec = spec.model_copy(update={"after": known.spec.after})
             return spec, {}
-        own = (None if known is None else known.id, spec.name)
-        for index, each in enumerate(spec.after):
-            if each.is_on_deployment and each.on in own:
-                expected = "a deployment does not wait for itself: leave it out"
-                raise InvalidSpec([Problem(f"after.{index}.on", repr(each.on), expected)])
         found = find_dependencies(self._cluster, owner, spec.after, ended)
         if found:
             spec = spec.model_copy(update={"after": with_ids(spec.after, found)})
@@ -225,6 +234,17 @@ def why_not_begun(deployment: Deployment, cluster: ClusterState) -> list[Reason]
         if not is_met(each, state):
             reasons.append(why_unmet(each, state, cluster.deployments.replicas(each.on)))
     return reasons
+
+
+def _why_not(deployment: Deployment | None, owner: Owner) -> str | None:
+    """Why work of the owner's neither uses a deployment nor waits for it; None if it may."""
+    if deployment is None:
+        return NO_SUCH_DEPLOYMENT
+    if not takes_requests(deployment, owner):
+        return "this deployment takes no requests of yours: its owner can open it by its `access`"
+    if deployment.is_going:
+        return "this deployment is being taken down: hand it in again once it is gone"
+    return None
 
 
 def takes_requests(deployment: Deployment, owner: Owner) -> bool:

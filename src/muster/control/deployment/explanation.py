@@ -26,7 +26,7 @@ from muster.core.reasons.of_routes import (
 )
 from muster.core.specs.serving import ProbeSide
 from muster.core.states import SessionStatus
-from muster.core.states.deployment import UP, RouteStatus
+from muster.core.states.deployment import UP, RouteStatus, deployment_standing
 from muster.core.views.deployments import DeploymentView, RouteView
 from muster.core.views.placement import WhyView
 from muster.serving.replicas import Standing
@@ -57,7 +57,10 @@ def explain_deployment(
             reasons += [each for each in of_route if each.code is not ReasonCode.ROUTE_NOT_NEEDED]
     found.reasons = [*dict.fromkeys([*reasons, *found.reasons])]
     verdict = sentences.deployment(deployment.name, deployment.status, healthy, deployment.replicas)
-    return found.answer(deployment.id, deployment.status, verdict, name=deployment.name)
+    standing = deployment_standing(deployment.status, deployment.replicas, healthy)
+    return found.answer(
+        deployment.id, deployment.status, verdict, name=deployment.name, standing=standing
+    )
 
 
 def _waiting(route: Route, live: Live) -> Session | None:
@@ -106,7 +109,9 @@ def explain_route(
     verdict = sentences.route(
         route.deployment.name, route.status, for_s, served=route.good_at is not None
     )
-    return found.answer(route.id, route.status, verdict, name=route.deployment.name)
+    return found.answer(
+        route.id, route.status, verdict, name=route.deployment.name, standing=route.status
+    )
 
 
 def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[Reason]:
@@ -132,10 +137,20 @@ def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[
             return [unseen(route)]
         case RouteStatus.DEGRADED if heard.good is False:
             streak, found = heard.streak, heard.detail
+            by_command = route.probe.command is not None
             if route.good_at is not None:
-                return [RouteBad(streak=streak, found=found, route=route.id)]
+                why = RouteBad(streak=streak, found=found, by_command=by_command, route=route.id)
+                return [why]
             limit_s = route.probe.start_timeout
-            return [RouteNotYetGood(streak=streak, found=found, route=route.id, limit_s=limit_s)]
+            return [
+                RouteNotYetGood(
+                    streak=streak,
+                    found=found,
+                    by_command=by_command,
+                    route=route.id,
+                    limit_s=limit_s,
+                )
+            ]
         case _:
             return [] if route.reason is None else [route.reason]
 

@@ -138,15 +138,16 @@ def out_of_sight(routes: Routes) -> Reason:
 def _found(health: Health, heard: Heard, route: Route) -> Reason:
     """Why a route is judged so."""
     told = health.why.numbers
+    found, by_command = heard.detail, route.probe.command is not None
     match health.why.code:
         case HealthCode.NEVER_GOOD if heard.good:
             return unseen(route)
         case HealthCode.NEVER_GOOD:
-            return RouteNeverGood(after_s=told["limit_s"], found=heard.detail)
+            return RouteNeverGood(after_s=told["limit_s"], found=found, by_command=by_command)
         case HealthCode.STALE:
             return RouteStale(after_s=told["limit_s"])
         case HealthCode.BAD:
             streak = int(told["streak"])
-            return RouteBad(streak=streak, found=heard.detail, route=route.id)
+            return RouteBad(streak=streak, found=found, by_command=by_command, route=route.id)
         case _:
             return RouteNotProbed()

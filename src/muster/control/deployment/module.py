@@ -22,6 +22,7 @@ from muster.control.deployment.lifecycle import DeploymentLifecycle, RouteLifecy
 from muster.control.deployment.load_reports import LoadTold
 from muster.control.deployment.loads import Loads
 from muster.control.deployment.outages import TellOutages
+from muster.control.deployment.owned import OwnedDeployments
 from muster.control.deployment.port_watch import WatchPorts
 from muster.control.deployment.probes import ProbesByAgents, ProbesTold, WatchRoutes
 from muster.control.deployment.probing.performer import RouteProber
@@ -64,6 +65,7 @@ class DeploymentModule(EntityModule):
     """
 
     entities = (DEPLOYMENT, ROUTE)
+    after = ("notice", "recovery")
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
@@ -139,7 +141,15 @@ class DeploymentModule(EntityModule):
                 WatchPorts(routes),
                 WatchRoutes(routes),
             ],
-            offers=[routes, requests, dependents, self._loads, self._traffic, self._publisher],
+            offers=[
+                routes,
+                requests,
+                OwnedDeployments(requests, routes),
+                dependents,
+                self._loads,
+                self._traffic,
+                self._publisher,
+            ],
         )
 
     def sweep(self, work: Work, since: float) -> None:

@@ -1,7 +1,7 @@
 """Modules: an entity's contribution to the control plane. The folder of each entity exports one
 module (design: What an entity is)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar, cast
 
@@ -37,6 +37,10 @@ class Parts:
         """
         return cast(S, self._parts[kind])
 
+    def derived_from(self, base: type[S]) -> Sequence[S]:
+        """The parts of classes derived from this one, in the order in which they were offered."""
+        return [part for part in self._parts.values() if isinstance(part, base)]
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -50,9 +54,10 @@ class Context:
 
 class Module:
     """One for each entity; it lives as long as the control plane. ``performers`` carry out its
-    effects."""
+    effects; ``audits`` check rules about its rows that do not follow from their declarations."""
 
     performers: Sequence[SomePerformer] = ()
+    audits: ClassVar[Sequence[Audit]] = ()
 
     def check(self, spec: Spec) -> None:
         """Refuse a spec that is handed in, or planned, for a reason that only this module knows.
@@ -98,14 +103,15 @@ class Module:
 
 class EntityModule(Module):
     """A module whose folder holds all of its ``entities``, their records, tables and mappings too.
-    ``audits`` check rules about their rows that do not follow from their declarations.
+    It is found by its folder. ``after`` names the folders of those entity modules that come before
+    it: their parts are there when it declares, and their handlers act first.
 
     Args:
         surroundings: the parts of the process that its performers may use.
     """
 
     entities: ClassVar[Sequence[SomeEntity]]
-    audits: ClassVar[Sequence[Audit]] = ()
+    after: ClassVar[Collection[str]] = ()
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.surroundings = surroundings

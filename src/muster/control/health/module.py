@@ -43,6 +43,7 @@ class HealthModule(EntityModule):
     """
 
     entities = (INCIDENT,)
+    after = ("pool",)
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)

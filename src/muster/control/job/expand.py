@@ -71,7 +71,7 @@ class ExpandJobs(FollowingHandler[Job]):
         if not queued:
             doubled = work.once(_BroughtUp).get(job, LEAST_CANDIDATES) * 2
             room = work.once(_BroughtUp)[job] = max(room, doubled)
-        room = min(room, work.share.of(MOST_CANDIDATES))
+        room = min(room, work.share.of(MOST_CANDIDATES), may_begin(job))
         if room <= 0:
             return
         if work.is_full:
@@ -167,6 +167,14 @@ class ExpandJobs(FollowingHandler[Job]):
         work.unit.add(*kernels)
         work.mark(session)
         self._cluster.session_changed(session)
+
+
+def may_begin(job: Job) -> int:
+    """How many more of a job's tasks may get a session, so that no more than ``max_running`` have
+    one at a time."""
+    if job.spec.max_running is None:
+        return job.tasks_total
+    return job.spec.max_running - sum(task.session_id is not None for task in job.tasks.values())
 
 
 def _failed_agents(tasks: Sequence[Task]) -> tuple[AgentId, ...]:

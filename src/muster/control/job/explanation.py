@@ -28,10 +28,10 @@ from muster.core.reasons.of_tasks import NotYetCandidate, TaskRetryBackoff
 from muster.core.states import TASK_TABLE, JobState, KernelStatus, SessionStatus, TaskState
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import WhyView
-from muster.core.views.work import JobView, TaskDetail
+from muster.core.views.work import JobView, TaskDetail, WorkStanding, standing_of_tasks
 from muster.store.live import Live
 from muster.store.queries.jobs import all_counts
-from muster.store.queries.tasks import list_tasks, read_task
+from muster.store.queries.tasks import TaskFilter, list_tasks, read_task
 from muster.store.records import Job, Session
 
 MOST_MACHINES = 5
@@ -74,9 +74,9 @@ def explain_job(
     if to_come:
         reasons.append(NotYetCandidate(waiting=to_come, candidates=queued))
     counts = all_counts(job.counts, job.tasks_total, job.next_task, ended=False)
-    return found.answer(
-        job.id, job.status, sentences.tasks(counts), _where(live, job, now), name=job.name
-    )
+    verdict, where = sentences.tasks(counts), _where(live, job, now)
+    standing = standing_of_tasks(counts)
+    return found.answer(job.id, job.status, verdict, where, name=job.name, standing=standing)
 
 
 def job_needs_agent(live: Live, cluster: ClusterState, job: Job) -> list[Reason]:
@@ -101,7 +101,7 @@ def explain_ended_job(
         first = read_task(connection, principal, job.id, int(job.reason.numbers["index"] or 0))
         failed, details = (first,), tuple(sentences.ran(first))
     elif job.state is JobState.FAILED:
-        failed = list_tasks(connection, principal, job.id, TaskState.FAILED, 0, 1).items
+        failed = list_tasks(connection, principal, job.id, TaskFilter(TaskState.FAILED), 0, 1).items
         details = tuple(map(sentences.failed, failed))
     output = job.name if ran_s is not None else None
     if output is not None and failed and job.tasks_total > 1:
@@ -125,6 +125,7 @@ def with_what_is_left(live: Live, ended: WhyView, now: float) -> WhyView:
     silent = dict.fromkeys(silence_of(each, now) for each in agents if not each.connected)
     return replace(
         ended,
+        standing=WorkStanding.STOPPING,
         details=(*ended.details, left),
         reasons=(*ended.reasons, *map(ReasonView.of, silent)),
     )
@@ -148,7 +149,13 @@ def explain_task(
     agents = [attempt.agent] if attempt.agent else []
     verdict = sentences.runs(name, now - attempt.started_at, agents, attempt=attempt.attempt)
     return replace(
-        of_session, status=task.state, verdict=verdict, details=(), name=name, output=name
+        of_session,
+        status=task.state,
+        standing=task.state,
+        verdict=verdict,
+        details=(),
+        name=name,
+        output=name,
     )
 
 

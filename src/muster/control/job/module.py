@@ -2,6 +2,7 @@
 
 from muster.control.engine.declared import Declared
 from muster.control.engine.module import Context, Module
+from muster.control.job.audit import AUDITS
 from muster.control.job.derive import DeriveJobs
 from muster.control.job.expand import ExpandJobs
 from muster.control.job.held import HeldAttempts
@@ -15,6 +16,8 @@ from muster.control.session.lifecycle import SessionLifecycle
 
 class JobModule(Module):
     """The module of jobs and their tasks."""
+
+    audits = AUDITS
 
     def declare(self, context: Context) -> Declared:
         cluster, sessions = context.parts[ClusterState], context.parts[SessionLifecycle]

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from muster.control.engine.owned_work import OwnedWork
 from muster.control.engine.work import Work
 from muster.control.job.derive import kill_tasks, live_attempts, stop_task
 from muster.control.naming import MAX_STEM, program_name
@@ -76,12 +77,14 @@ class Retried:
         return allowed if self.only is None else max(allowed - self.failed, 0)
 
 
-class JobRequests:
+class JobRequests(OwnedWork):
     """Requests about live jobs; ended jobs are read from SQL.
 
     Args:
         free_number: see ``Store.free_job_number``.
     """
+
+    plural = "jobs"
 
     def __init__(
         self,
@@ -181,6 +184,12 @@ class JobRequests:
         }
         again = of.spec.model_copy(update=changed)
         return self.submit(work, principal, again, ended, retry_of=of.id)
+
+    def owned(self, work: Work, concerned: Callable[[Owner], bool]) -> list[str]:
+        return [job.id for job in work.live.jobs.values() if concerned(job.owner)]
+
+    def end(self, work: Work, by: Principal, id_: str) -> None:
+        self.cancel(work, by, JobId(id_))
 
     def cancel(self, work: Work, principal: Principal, id_: JobId, *, force: bool = False) -> Job:
         """Cancel a job: its tasks are KILLED, their processes stopped.

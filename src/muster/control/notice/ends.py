@@ -30,7 +30,7 @@ W = TypeVar("W", Job, Session)
 
 
 class Writer:
-    """Makes notices."""
+    """Makes notices; the handlers of any entity use it to tell of its ends."""
 
     def __init__(self, turns: NoticeTurns, notices: NoticeLifecycle) -> None:
         self._turns = turns
@@ -63,6 +63,24 @@ class Writer:
             self._notices.refuse(work, notice, "LimitNotices", why)
         return notice
 
+    def tell_end(
+        self,
+        work: Work,
+        subject: str,
+        owner: Owner,
+        channels: Sequence[Channel],
+        message: Message,
+    ) -> None:
+        """Add a notice of an end for each channel that wants one. Later passes of the wake see the
+        end again, and add none."""
+        told = work.once(told_subjects)
+        if subject in told:
+            return
+        told.add(subject)
+        for channel in channels:
+            if channel.wants(success=message.tone is Tone.SUCCESS):
+                self.write(work, channel, message, owner, subject)
+
 
 def told_subjects() -> set[str]:
     """The ids of work whose end was told in this wake; who tells of it adds to them."""
@@ -88,16 +106,9 @@ class _TellEnds(FollowingHandler[W]):
 
     def follow(self, record: W, work: Work) -> None:
         channels = _channels(record.spec)
-        if not channels:
-            return
-        told = work.once(told_subjects)
-        if record.id in told:  # a later pass of the wake sees the end again
-            return
-        told.add(record.id)
-        message = self.message(record)
-        for channel in channels:
-            if channel.wants(success=message.tone is Tone.SUCCESS):
-                self._writer.write(work, channel, message, record.owner, record.id)
+        if channels:
+            message = self.message(record)
+            self._writer.tell_end(work, record.id, record.owner, channels, message)
 
 
 class TellEndsOfJobs(_TellEnds[Job]):

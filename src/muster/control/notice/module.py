@@ -11,9 +11,8 @@ from muster.control.notice.performer import NoticeSender
 from muster.control.notice.requests import ChannelPolicy, NoticeRequests
 from muster.control.notice.settings import load_settings
 from muster.control.notice.turns import NoticeTurns
-from muster.core.specs import JobSpec, SessionSpec
 from muster.core.specs.amounts import Spec
-from muster.core.specs.deployment import DeploymentSpec
+from muster.core.specs.notify import Channels
 
 
 class NoticeModule(EntityModule):
@@ -33,10 +32,8 @@ class NoticeModule(EntityModule):
         self.performers = (NoticeSender(surroundings, settings, reach),)
 
     def check(self, spec: Spec) -> None:
-        if not isinstance(spec, JobSpec | SessionSpec | DeploymentSpec):
-            return
-        fields = {f"notify.{index}": each for index, each in enumerate(spec.notify)}
-        self._policy.check(fields)
+        channels: Channels = getattr(spec, "notify", ())
+        self._policy.check({f"notify.{index}": each for index, each in enumerate(channels)})
 
     def declare(self, context: Context) -> Declared:
         turns = NoticeTurns(context.store.live)

@@ -39,6 +39,7 @@ class RecoveryModule(EntityModule):
     """Declares recoveries, and keeps verdicts on attempts open for them."""
 
     entities = (RECOVERY,)
+    after = ("notice", "health")
     audits = AUDITS
 
     def __init__(self, surroundings: Surroundings) -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from muster.control.session.cluster.known_deployments import NO_SUCH_DEPLOYMENT
 from muster.control.session.cluster.state import ClusterState
 from muster.core.errors import Conflict, InvalidSpec, Problem
 from muster.core.owner import Owner, Principal
@@ -271,7 +272,7 @@ def _nothing_of_the_kind(
     if cluster.dependencies.find(owner, on) is not None or on in ended:
         others = (f"{on}:{each}" for each in DependencyCondition if each != dependency.condition)
         return f"this is no deployment: expected {' or '.join(others)}"
-    return "expected the name or id of a deployment that takes your requests"
+    return cluster.deployments.why_not(owner, dependency.called) or NO_SUCH_DEPLOYMENT
 
 
 def with_ids(after: Sequence[Dependency], dependencies: Found) -> tuple[Dependency, ...]:

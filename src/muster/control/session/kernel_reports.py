@@ -10,7 +10,7 @@ import logging
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.barrier import is_closed, may_have_run, note_ready
-from muster.control.session.handlers.environment import fixed_port
+from muster.control.session.handlers.environment import fixed_port, keeps_result
 from muster.control.session.handlers.start import send_starts
 from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle, is_asked_back
 from muster.control.tell_agent import TellAgent
@@ -193,7 +193,7 @@ class KernelReports:
             self._lifecycle.reschedule(work, session, PHASE, why)
         if session.status is SessionStatus.PENDING:
             return
-        if session.service is not None and report.result is not None:
+        if report.result is not None and keeps_result(session):
             kernel.result = report.result
             work.unit.rewrite(kernel)
         self.end(work, kernel, why, at, report.exit_code, report.signal)

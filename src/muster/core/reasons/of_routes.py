@@ -70,6 +70,7 @@ class RouteNeverGood(Reason):
 
     after_s: float
     found: str
+    by_command: bool | None = None
 
     def sentence(self) -> str:
         return (
@@ -78,10 +79,7 @@ class RouteNeverGood(Reason):
         )
 
     def remedy(self) -> str:
-        return (
-            "Look whether its program listens on PORT and answers the probe; or set a longer "
-            "probe.start_timeout."
-        )
+        return f"{_look(self)}; or set a longer probe.start_timeout."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +98,7 @@ class RouteNotYetGood(Reason):
 
     streak: int
     found: str
+    by_command: bool | None = None
     route: str
     limit_s: float
 
@@ -111,10 +110,7 @@ class RouteNotYetGood(Reason):
         )
 
     def remedy(self) -> str:
-        return (
-            "If it should be up by now, look whether its program listens on PORT and answers "
-            f"the probe: `muster logs {self.route}`."
-        )
+        return f"It may still be starting. {_look(self)}: `muster logs {self.route}`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +120,14 @@ class RouteBad(Reason):
 
     streak: int
     found: str
+    by_command: bool | None = None
     route: str | None = None
 
     def sentence(self) -> str:
         return f"{counted(self.streak, 'bad probe')} in a row{after_colon(self.found)}"
 
     def remedy(self) -> str:
-        said = "Look whether its program listens on PORT and answers the probe"
+        said = _look(self)
         if self.route:
             said += f": `muster logs {self.route}`"
         return said + "."
@@ -267,3 +264,10 @@ class RouteNotNeeded(Reason):
 
     def sentence(self) -> str:
         return "it is not needed any more"
+
+
+def _look(why: RouteNeverGood | RouteNotYetGood | RouteBad) -> str:
+    """The remedy for probes that are bad; stored reasons may lack how they were made."""
+    if why.by_command:
+        return "Look why its probe.command fails"
+    return "Look whether its program listens on PORT and answers the probe"

@@ -6,7 +6,7 @@ from muster.core.specs.deployment import DeploymentSpec
 from muster.core.specs.documents import load_documents, load_keys
 from muster.core.specs.group import ScalingGroup
 from muster.core.specs.health import HealthSpec
-from muster.core.specs.job import MAX_TASKS, JobSpec
+from muster.core.specs.job import JobSpec
 from muster.core.specs.load import load_spec, parse_spec, spec_of
 from muster.core.specs.placement import (
     ClusterMode,
@@ -22,6 +22,7 @@ from muster.core.specs.quota import Level, QuotaLimits, QuotaSpec
 from muster.core.specs.recovery import RecoverySpec
 from muster.core.specs.session import MAX_GANG, KernelSpec, SessionSpec, SessionType
 from muster.core.specs.work import WorkSpec
+from muster.core.task_ranges import MAX_TASKS
 
 __all__ = [
     "MAX_GANG",

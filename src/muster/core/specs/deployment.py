@@ -169,3 +169,6 @@ class DeploymentSpec(Process):
         """How many replicas are replaced at a time, of so many: as many as may be missing, and at
         least one."""
         return max(1, self.disruption.of(replicas, up=False))
+
+
+KIND = DeploymentSpec

@@ -195,3 +195,6 @@ class ScalingGroup(Spec):
             workdir == root or workdir.startswith(root.rstrip("/") + "/")
             for root in self.workspaces
         )
+
+
+KIND = ScalingGroup

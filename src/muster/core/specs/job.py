@@ -1,7 +1,9 @@
 """A job as people write it (design: Budgets)."""
 
+import difflib
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -9,7 +11,9 @@ from pydantic import (
     Field,
     InstanceOf,
     PlainSerializer,
+    ValidationInfo,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 
@@ -23,14 +27,14 @@ from muster.core.specs.amounts import (
     PositiveDuration,
     Whole,
 )
+from muster.core.specs.matrix import Matrix, Point, placeholders
 from muster.core.specs.notify import Channels
 from muster.core.specs.placement import ANYWHERE, Dependencies, PlacementSpec
 from muster.core.specs.recovery import Recovery, RecoveryScope
 from muster.core.specs.session import MAX_GANG, Process, like_an_id
 from muster.core.specs.work import Priority
-from muster.core.task_ranges import EXPECTED_RANGES, TaskRanges
+from muster.core.task_ranges import EXPECTED_RANGES, MAX_TASKS, TaskRanges
 
-MAX_TASKS = 10_000_000
 MAX_BACKOFF_S = 7 * 86_400.0
 
 
@@ -67,9 +71,13 @@ class JobSpec(Process):
         name: the job's name; made from its program's when left out.
         group: the scaling group whose agents it may use.
         project: the owner's project for which it counts; the owner's first when left out.
+        matrix: parameters with values, or a list of points: a task for each combination, or each
+            point. A task's values stand in MUSTER_PARAM_*, and in place of names in braces in
+            `command` and `env`.
         tasks: number of tasks; each knows its index by MUSTER_TASK_INDEX.
         only: the tasks that are run, as "3,17,40-45", or "0-100:25" for every 25th of them; all
             when left out. Their indexes and MUSTER_TASK_COUNT do not change.
+        max_running: tasks that hold room at a time, at most.
         coscheduled: one gang: the tasks start together, with ranks and an address to meet at.
         leader: the task of a gang whose good end is the gang's: the others are stopped then, and
             have succeeded. Without one a gang is over once all of its tasks have ended well.
@@ -102,8 +110,10 @@ class JobSpec(Process):
     name: Name | None = None
     project: OwnerName | None = None
     group: Name = "default"
-    tasks: Annotated[Whole, Field(ge=1, le=MAX_TASKS)] = 1
-    only: Annotated[Only | None, BeforeValidator(_task_ranges)] = None
+    matrix: Matrix | None = None
+    tasks: Annotated[Whole, Field(ge=1, le=MAX_TASKS, validate_default=True)] = 1
+    only: Annotated[Only | None, BeforeValidator(_task_ranges), Field(validate_default=True)] = None
+    max_running: Annotated[Whole, Field(ge=1, le=MAX_TASKS)] | None = None
     coscheduled: Flag = False
     leader: Annotated[Whole, Field(ge=0)] | None = None
     max_retries_failure: Annotated[Whole, Field(ge=0, le=10_000)] = 0
@@ -122,6 +132,22 @@ class JobSpec(Process):
     priority: Priority = 50
     notify: Channels = ()
     recovery: Recovery = None
+
+    @field_validator("tasks")
+    @classmethod
+    def _tasks_of_matrix(cls, tasks: int, info: ValidationInfo) -> int:
+        matrix: Matrix | None = info.data.get("matrix")
+        if matrix is None:
+            return tasks
+        if tasks not in (1, matrix.size):
+            raise ValueError(f"the matrix makes {matrix.size:,} tasks: leave it out")
+        return matrix.size
+
+    @field_validator("only")
+    @classmethod
+    def _only_of_matrix(cls, only: TaskRanges | None, info: ValidationInfo) -> TaskRanges | None:
+        matrix: Matrix | None = info.data.get("matrix")
+        return only if matrix is None else matrix.run(only)
 
     @model_validator(mode="after")
     def _gang_size(self) -> "JobSpec":
@@ -150,7 +176,38 @@ class JobSpec(Process):
         """The index of the task that is the ``position``-th to be run, from 0."""
         return position if self.only is None else self.only[position]
 
+    @cached_property
+    def has_placeholders(self) -> bool:
+        """Whether command or environment are others for each task, by its values."""
+        if self.matrix is None:
+            return False
+        names = set(self.matrix.names)
+        return any(name in names for name in placeholders([*self.command, *self.env.values()]))
+
+    def point(self, index: int) -> Point:
+        """The values of a task's parameters; none without a matrix."""
+        return {} if self.matrix is None else self.matrix.point(index)
+
+    def _misspelt(self) -> Iterator[Problem]:
+        """Names in braces that are nearly those of parameters."""
+        names = [] if self.matrix is None else list(self.matrix.names)
+        texts = {
+            "command": self.command,
+            **{f"env.{key}": [text] for key, text in self.env.items()},
+        }
+        for field, written in texts.items():
+            for name in placeholders(written):
+                near = [] if name in names else difflib.get_close_matches(name, names, 1, 0.7)
+                if near:
+                    expected = f"no such parameter: did you mean {{{near[0]}}}?"
+                    yield Problem(field, f"{{{name}}}", expected)
+
     def contradictions(self) -> Iterator[Problem]:
+        yield from self._misspelt()
+        if self.coscheduled and self.matrix is not None:
+            yield Problem("matrix", "", "a gang's tasks are one program's: leave out coscheduled")
+        if self.coscheduled and self.max_running is not None:
+            yield Problem("max_running", str(self.max_running), "a gang runs whole: leave it out")
         yield from self.placement.contradictions()
         yield from like_an_id(self.name)
         yield from super().contradictions()
@@ -170,3 +227,6 @@ class JobSpec(Process):
             yield Problem("recovery.scope", "task", "a gang ends as one: leave it out")
         if self.coscheduled and self.only is not None:
             yield Problem("only", repr(str(self.only)), "a gang runs whole: leave it out")
+
+
+KIND = JobSpec

@@ -5,38 +5,53 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import ErrorDetails
 
+from muster.core import specs
 from muster.core.errors import MAX_PROBLEMS, InvalidSpec, Problem
 from muster.core.owner import OWNER_NAME
 from muster.core.specs.amounts import Spec, parse_duration
-from muster.core.specs.deployment import DeploymentSpec
 from muster.core.specs.documents import load_keys
-from muster.core.specs.group import ScalingGroup
-from muster.core.specs.job import JobSpec
-from muster.core.specs.pool import PoolSpec
-from muster.core.specs.quota import QuotaSpec
-from muster.core.specs.session import SessionSpec
 from muster.core.specs.shape import check_shape, is_secret, named
 from muster.core.specs.written_numbers import written_as
 from muster.core.text import ATTRIBUTE, ENV_NAME, NAME, duration
 
-AnySpec = JobSpec | SessionSpec | ScalingGroup | QuotaSpec | PoolSpec | DeploymentSpec
-KINDS: Mapping[str, type[AnySpec]] = {
-    "job": JobSpec,
-    "session": SessionSpec,
-    "group": ScalingGroup,
-    "quota": QuotaSpec,
-    "pool": PoolSpec,
-    "deployment": DeploymentSpec,
-}
 S = TypeVar("S", bound=Spec)
 
 
-def load_spec(text: str, *, aliases: bool = True) -> AnySpec:
+def model_of(kind: str) -> type[Spec] | None:
+    """The spec that people write as a file of this ``kind``: the ``KIND`` of the module of the same
+    name in ``core.specs``, if there is one."""
+    if kind not in _modules():
+        return None
+    model: type[Spec] | None = getattr(import_module(f"{specs.__name__}.{kind}"), "KIND", None)
+    return model
+
+
+def models() -> dict[str, type[Spec]]:
+    """The specs that people write as files, by their ``kind``."""
+    found = {kind: model_of(kind) for kind in _modules()}
+    return {kind: model for kind, model in found.items() if model is not None}
+
+
+@cache
+def _modules() -> Sequence[str]:
+    """The names of the modules of ``core.specs``, of which some are kinds."""
+    return sorted(each.name for each in iter_modules(specs.__path__))
+
+
+def kind_of(model: type[Spec]) -> str:
+    """The ``kind`` of a spec that people write as a file."""
+    return str(model.model_fields["kind"].default)
+
+
+def load_spec(text: str, *, aliases: bool = True) -> Spec:
     """A spec from YAML or JSON, of the class that its ``kind`` names (job when absent).
 
     Args:
@@ -48,19 +63,19 @@ def load_spec(text: str, *, aliases: bool = True) -> AnySpec:
     return spec_of(load_keys(text, aliases=aliases))
 
 
-def spec_of(data: Mapping[Any, Any]) -> AnySpec:
+def spec_of(data: Mapping[Any, Any]) -> Spec:
     """The spec whose keys these are, of the class that their ``kind`` names.
 
     Raises:
         InvalidSpec: of an unknown kind, or wrong in some field.
     """
     kind = data.get("kind", "job")
-    if not isinstance(kind, str) or kind not in KINDS:
-        near = _nearest(str(kind), KINDS)
-        raise InvalidSpec(
-            [Problem("kind", repr(kind), f"expected one of {', '.join(KINDS)}{near}")]
-        )
-    return parse_spec(KINDS[kind], data)
+    model = model_of(kind) if isinstance(kind, str) else None
+    if model is None:
+        kinds = models()
+        expected = f"expected one of {', '.join(kinds)}{_nearest(str(kind), kinds)}"
+        raise InvalidSpec([Problem("kind", repr(kind), expected)])
+    return parse_spec(model, data)
 
 
 def parse_spec(model: type[S], data: Any) -> S:
@@ -141,14 +156,21 @@ def _problem(model: type[BaseModel], detail: ErrorDetails) -> Problem:
             expected = 'expected text: write "" for empty text'
         case "string_pattern_mismatch":
             expected = _OF_PATTERN.get(detail["ctx"]["pattern"], _OF_NAME)
-        case _ if kind in _EXPECTED:
-            of_time = _is_duration(model, place)
-            bounds = detail.get("ctx", {}).items()
-            limits = {name: _limit(bound, of_time=of_time) for name, bound in bounds}
-            expected = _EXPECTED[kind].format_map(limits)
         case _:
-            expected = _reworded(detail["msg"])
+            expected = worded(detail, of_time=bool(place) and _is_duration(model, place))
     return Problem(field, written, expected)
+
+
+def worded(detail: ErrorDetails, *, of_time: bool = False) -> str:
+    """The expectation of pydantic, in Muster's words.
+
+    Args:
+        of_time: whether the value is a length of time.
+    """
+    if (sentence := _EXPECTED.get(detail["type"])) is None:
+        return _reworded(detail["msg"])
+    bounds = detail.get("ctx", {}).items()
+    return sentence.format_map({name: _limit(each, of_time=of_time) for name, each in bounds})
 
 
 def _limit(bound: Any, *, of_time: bool) -> Any:
@@ -229,14 +251,27 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 _MEANT: Mapping[str, str] = {
+    "autoscaling": "scale",
     "cmd": "command",
     "cwd": "workdir",
     "depends_on": "after",
     "environment": "env",
     "gang": "coscheduled",
+    "health": "probe",
+    "health_check": "probe",
+    "healthcheck": "probe",
+    "instances": "replicas",
+    "liveness": "probe",
+    "liveness_probe": "probe",
     "max_retries": "max_retries_failure",
+    "needs": "after",
     "nodes": "kernels",
+    "readiness": "probe",
+    "readiness_probe": "probe",
+    "requires": "after",
     "retries": "max_retries_failure",
+    "rollout": "update",
+    "strategy": "update",
     "time": "timeout",
     "time_limit": "timeout",
     "variables": "env",
@@ -246,8 +281,12 @@ _MEANT: Mapping[str, str] = {
 """Words of options, and of other schedulers, and the keys that they mean."""
 
 
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
 def _meant(word: str, known: Sequence[str]) -> str:
-    key = _MEANT.get(word.replace("-", "_"))
+    in_words = _CAPITAL.sub("_", word[:_WRITTEN]).replace("-", "_").lower()
+    key = _MEANT.get(in_words)
     return f"; did you mean {key}?" if key in known else ""
 
 

@@ -147,3 +147,6 @@ class PoolSpec(Spec):
         """All attributes of a machine in this slice."""
         own = {POOL: self.name, SLICE: slice_, PREEMPTIBLE: str(self.preemptible).lower()}
         return self.attributes | own
+
+
+KIND = PoolSpec

@@ -271,3 +271,6 @@ class QuotaSpec(Spec):
 
 
 NO_LIMITS = QuotaLimits()
+
+
+KIND = QuotaSpec

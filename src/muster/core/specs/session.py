@@ -283,3 +283,6 @@ class SessionSpec(Spec):
         elif leader >= count:
             expected = f"expected the index of a kernel, below their number, which is {count}"
             yield Problem("leader", str(leader), expected)
+
+
+KIND = SessionSpec

@@ -96,6 +96,17 @@ ROUTE_TABLE: StateTable[RouteStatus] = StateTable(
     },
 )
 
+NOT_READY = "NOT_READY"
+"""The word for a deployment that is to have replicas and of which none is healthy."""
+
+
+def deployment_standing(status: EndpointLifecycle, wanted: int, healthy: int) -> str:
+    """How a deployment stands, as people read it: READY means that no replica is to be made or
+    taken away, also where none of those that are wished is healthy."""
+    is_hollow = status is EndpointLifecycle.READY and wanted and not healthy
+    return NOT_READY if is_hollow else status
+
+
 PROBED = frozenset({_R.HEALTHY, _R.UNHEALTHY, _R.DEGRADED})
 """Routes whose session runs, so that they are probed."""
 UP = PROBED | {_R.PROVISIONING}

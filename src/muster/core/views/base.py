@@ -63,6 +63,12 @@ class RecordView(View):
     def reason(self) -> "ReasonView | None":
         raise NotImplementedError
 
+    @property
+    def standing(self) -> str:
+        """How the record stands, as lists and explanations tell people: its status, unless that
+        does not say whether anything runs or serves."""
+        return self.status
+
 
 class ErrorCode(StrEnum):
     """The kind of an error, for programs; the sentence beside it is for people."""

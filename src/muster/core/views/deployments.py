@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from muster.core.states.deployment import EndpointLifecycle, RouteStatus
+from muster.core.states.deployment import EndpointLifecycle, RouteStatus, deployment_standing
 from muster.core.views.base import OwnerView, ReasonView, RecordView, View
 
 
@@ -63,6 +63,11 @@ class DeploymentView(RecordView):
     rollout: RolloutView | None = None
     reason: ReasonView | None = None
     warnings: tuple[ReasonView, ...] = ()
+
+    @property
+    def standing(self) -> str:
+        """How the deployment stands: NOT_READY where none of its replicas is healthy."""
+        return deployment_standing(self.status, self.replicas, self.healthy)
 
 
 class RevisionView(View):

@@ -207,6 +207,9 @@ class WhyView(View):
     work runs, or how its first task failed. ``reasons`` are all reasons that hold; of a record that
     has ``ended``, the reason of its end.
 
+    ``standing`` is how the record stands, as lists of such records tell it; empty where that is its
+    status.
+
     ``name`` is by which commands know work; ``output`` is the REF whose output tells more, None if
     there is none.
 
@@ -227,6 +230,7 @@ class WhyView(View):
     held: tuple[HoldingView, ...] = ()
     behind: AheadView | None = None
     ended: bool = False
+    standing: str = ""
 
     @staticmethod
     def of_ended(
@@ -247,6 +251,7 @@ class WhyView(View):
             name=name,
             output=output,
             ended=True,
+            standing=found.standing,
         )
 
 

@@ -1,5 +1,6 @@
 """Answers about jobs, their tasks, sessions, kernels, and the history of all of them."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -76,10 +77,7 @@ class JobView(RecordView):
             return WorkStanding.STOPPING
         if self.ended:
             return _ended_by(self.reason) if self.state is JobState.KILLED else self.state
-        if self.counts.get(TaskState.RUNNING):
-            return WorkStanding.RUNNING
-        starts = self.counts.get(TaskState.ASSIGNED) or self.counts.get(TaskState.BUILDING)
-        return WorkStanding.STARTING if starts else WorkStanding.WAITING
+        return standing_of_tasks(self.counts)
 
 
 class WorkStanding(StrEnum):
@@ -95,6 +93,20 @@ class WorkStanding(StrEnum):
     CANCELLED = "CANCELLED"
     TIMED_OUT = "TIMED_OUT"
     STOPPED = "STOPPED"
+
+
+def standing_of_tasks(counts: Mapping[TaskState, int]) -> WorkStanding:
+    """How a job stands that has not ended, by the numbers of its tasks: the state of those that
+    have come furthest."""
+    if counts.get(TaskState.RUNNING):
+        return WorkStanding.RUNNING
+    starts = counts.get(TaskState.ASSIGNED) or counts.get(TaskState.BUILDING)
+    return WorkStanding.STARTING if starts else WorkStanding.WAITING
+
+
+def standing_of_session(status: SessionStatus) -> WorkStanding:
+    """How a session stands that has not ended, in the words for jobs."""
+    return _OF_SESSION.get(status, WorkStanding.STARTING)
 
 
 def _ended_by(reason: ReasonView | None) -> str:
@@ -146,7 +158,8 @@ class ShareView(View):
 
 
 class KernelView(View):
-    """A kernel; of a job's task it is one attempt. ``agent`` is the name of the machine."""
+    """A kernel; of a job's task it is one attempt. ``agent`` is the name of the machine, and
+    ``result`` what a task with parameters wrote to $MUSTER_RESULT."""
 
     id: str
     session_id: str
@@ -164,6 +177,7 @@ class KernelView(View):
     exit_code: int | None = None
     signal: int | None = None
     reason: ReasonView | None = None
+    result: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -172,7 +186,7 @@ class KernelView(View):
 
 class TaskView(View):
     """One replica of a job; ``attempt`` counts from 1 and is 0 before the first. ``state_number``
-    is ``TaskState.number`` of the state."""
+    is ``TaskState.number`` of the state. ``parameters`` are its values of the job's ``matrix``."""
 
     job_id: str
     index: int
@@ -189,6 +203,7 @@ class TaskView(View):
     finished_at: float | None = None
     exit_code: int | None = None
     reason: ReasonView | None = None
+    parameters: Mapping[str, str] = {}
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "state_number", self.state.number)
@@ -212,13 +227,15 @@ class TaskPage(View):
 
 
 class FailureView(View):
-    """Tasks of a job that failed alike: so many ``tasks``, the first of them ``such_as``."""
+    """Tasks of a job that failed alike: so many ``tasks``, the first of them ``such_as``.
+    ``parameters`` are the values that they all have, and not all tasks of the job."""
 
     state: TaskState
     exit_code: int | None = None
     reason: ReasonView | None = None
     tasks: int
     such_as: tuple[int, ...]
+    parameters: Mapping[str, str] = {}
 
 
 class FailurePage(View):
@@ -263,10 +280,10 @@ class SessionView(RecordView):
         """How the session stands, in the words for jobs."""
         if self.status is SessionStatus.TERMINATED and self.reason is not None:
             return _ended_by(self.reason)
-        return self.status if self.ended else _OF_SESSION.get(self.status, WorkStanding.STARTING)
+        return self.status if self.ended else standing_of_session(self.status)
 
 
-_OF_SESSION: dict[SessionStatus, str] = {
+_OF_SESSION: dict[SessionStatus, WorkStanding] = {
     SessionStatus.PENDING: WorkStanding.WAITING,
     SessionStatus.RUNNING: WorkStanding.RUNNING,
     SessionStatus.TERMINATING: WorkStanding.STOPPING,

@@ -3,10 +3,12 @@
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
 
 from muster.core.errors import Conflict
 from muster.core.owner import Principal
+from muster.core.specs.matrix import Matrix
 from muster.core.states import JOB_TABLE, TaskState
 from muster.core.task_ranges import MAX_RANGES, TaskRanges
 from muster.core.views.work import FailurePage, FailureView
@@ -15,13 +17,15 @@ from muster.store.entities import JOB
 from muster.store.load import load_job
 from muster.store.queries.listing import reason_view, spec_cut_view
 from muster.store.queries.refs import resolve
-from muster.store.queries.tasks import failed_by_itself, job_row
+from muster.store.queries.tasks import failed_by_itself, job_row, matrix_of
 from muster.store.records import Job
 
 WAYS = 10
 """Groups in an answer, at most."""
 SUCH_AS = 3
 """Tasks of each group that are named, at most."""
+MIN_ALIKE, MOST_ALIKE = 2, 10_000
+"""Tasks of a group in whose parameters a common value is looked for, at least and at most."""
 
 
 def list_failures(connection: Connection, principal: Principal, ref: str) -> FailurePage:
@@ -63,7 +67,32 @@ def list_failures(connection: Connection, principal: Principal, ref: str) -> Fai
             )
         )
     items = items[:WAYS]
+    matrix = matrix_of(job)
+    if matrix is not None:
+        items = [_with_values(connection, job, matrix, each) for each in items]
     return FailurePage(items=tuple(items), others=in_all - sum(each.tasks for each in items))
+
+
+def _with_values(
+    connection: Connection, job: Row[Any], matrix: Matrix, failure: FailureView
+) -> FailureView:
+    """The failure with the values that all of its tasks have, as far as they are looked at."""
+    c = schema.tasks.c
+    alike = select(c.idx).where(c.job_id == job.id, failed_by_itself(), c.status == failure.state)
+    alike = alike.where(_is(c.exit_code, failure.exit_code))
+    alike = alike.where(_is(c.reason, failure.reason and failure.reason.code))
+    indexes = connection.execute(alike.order_by(c.idx).limit(MOST_ALIKE)).scalars().all()
+    if len(indexes) < MIN_ALIKE:
+        return failure
+    common = dict(matrix.point(indexes[0]))
+    for index in indexes:
+        common = {n: value for n, value in matrix.point(index).items() if common.get(n) == value}
+    varying = {name: value for name, value in common.items() if matrix.varies(name)}
+    return msgspec.structs.replace(failure, parameters=varying)
+
+
+def _is(column: ColumnElement[Any], value: Any) -> ColumnElement[bool]:
+    return column.is_(None) if value is None else column == value
 
 
 def read_to_retry(

@@ -16,7 +16,7 @@ from muster.core.views.base import ReasonView
 from muster.core.views.settings import ChangePage, ChangeView, DifferenceView
 from muster.core.views.work import HistoryPage, HistoryView
 from muster.store import schema
-from muster.store.entities import JOB, TASK
+from muster.store.entities import TASK, sessions_of
 from muster.store.entity import Entities
 from muster.store.queries.refs import resolve
 from muster.store.queries.settings import as_seen, find_setting
@@ -24,8 +24,6 @@ from muster.store.queries.tasks import job_row, task_view
 from muster.store.stored_values import load_reasons
 
 _CHANGES_AT_A_TIME = 500
-MAX_SESSIONS = 1000
-"""The number of a job's latest sessions whose history is shown with that of the job."""
 
 
 def read_history(
@@ -184,7 +182,7 @@ def _conditions(
         job = job_row(connection, principal, job_ref)
         number = int(index) if index.isdecimal() and len(index) < 10 else -1
         task = task_view(connection, job, number)
-        return [entity == f"{job.id}/{task.index}", entity.in_(_sessions(job.id, task.index))]
+        return [entity == f"{job.id}/{task.index}", entity.in_(sessions_of(job.id, task.index))]
     referred = entities.referred()
     for each in referred:
         try:
@@ -195,21 +193,12 @@ def _conditions(
             named = select(each.id_column).where(each.table.c.id == id_)
             id_ = connection.execute(named).scalar_one()
         parts = (entity >= f"{id_}/") & (entity < f"{id_}0")  # "0" comes after "/"
-        if each is not JOB:
-            return [entity == id_, parts]
-        return [entity == id_, parts, entity.in_(_sessions(id_))]
+        beside = [] if each.beside is None else [entity.in_(each.beside(id_))]
+        return [entity == id_, parts, *beside]
     setting = find_setting(connection, principal, ref)
     if setting is not None:
         return [entity == str(setting)]
     raise nothing_named(ref, *(each.name for each in referred))
-
-
-def _sessions(job_id: str, index: int | None = None) -> Select[Any]:
-    kernels = schema.kernels
-    sessions = select(kernels.c.session_id).distinct().where(kernels.c.job_id == job_id)
-    if index is not None:
-        sessions = sessions.where(kernels.c.task_index == index)
-    return sessions.order_by(kernels.c.session_id.desc()).limit(MAX_SESSIONS)
 
 
 def _view(

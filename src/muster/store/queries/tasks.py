@@ -1,15 +1,18 @@
 """A job's tasks as the API tells them, including tasks without a row (design: Tasks follow
 attempts)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select
 
-from muster.core.errors import NotFound
+from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode
+from muster.core.specs.matrix import Matrix
 from muster.core.states import JOB_TABLE, TaskState
 from muster.core.task_ranges import TaskRanges
 from muster.core.views.work import KernelView, TaskDetail, TaskPage
@@ -37,6 +40,7 @@ _JOB = Lookup(
         _jobs.tasks_total,
         _jobs.task_count,
         _jobs.only,
+        _jobs.matrix,
         _jobs.next_task,
         _jobs.counts,
     ).where(_jobs.id == given("id"))
@@ -61,30 +65,54 @@ def failed_by_itself() -> ColumnElement[bool]:
     return or_(c.status.in_(ends), timed_out)
 
 
-def list_tasks(
-    connection: Connection,
-    principal: Principal,
-    ref: str,
-    state: TaskState | None,
-    offset: int,
-    limit: int,
-    *,
-    failed: bool = False,
-) -> TaskPage:
-    """A job's tasks by index with their latest attempts, from the ``offset``-th on.
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """A choice of a job's tasks.
 
     Args:
         state: only tasks in this state; None is all.
         failed: only tasks that failed by themselves; ``state`` is not looked at then.
+        where: only tasks with these values of their parameters.
+    """
+
+    state: TaskState | None = None
+    failed: bool = False
+    where: Mapping[str, str] = field(default_factory=dict)
+
+
+def list_tasks(
+    connection: Connection,
+    principal: Principal,
+    ref: str,
+    asked: TaskFilter,
+    offset: int,
+    limit: int,
+) -> TaskPage:
+    """A job's tasks by index with their latest attempts, from the ``offset``-th on.
 
     Raises:
         NotFound, Ambiguous: see ``refs.resolve``.
+        InvalidSpec: the job has no parameter of a name that is asked for.
     """
-    tasks = schema.tasks
     job = job_row(connection, principal, ref)
+    matrix = matrix_of(job)
+    if asked.where:
+        page = _with_values(connection, job, matrix, asked, offset, limit)
+    else:
+        page = _page(connection, job, asked, offset, limit)
+    if matrix is None:
+        return page
+    items = tuple(_with_parameters(each, matrix) for each in page.items)
+    return msgspec.structs.replace(page, items=items)
+
+
+def _page(
+    connection: Connection, job: Row[Any], asked: TaskFilter, offset: int, limit: int
+) -> TaskPage:
+    tasks, state = schema.tasks, asked.state
     ranges = _ranges(job)
     query = select(tasks).where(tasks.c.job_id == job.id).order_by(tasks.c.idx).limit(limit)
-    if failed:
+    if asked.failed:
         condition = and_(tasks.c.job_id == job.id, failed_by_itself())
         total = connection.execute(select(func.count()).where(condition)).scalar_one()
         rows = connection.execute(query.where(failed_by_itself()).offset(offset)).all()
@@ -106,6 +134,74 @@ def list_tasks(
         positions = range(first, last)
         items += [_without_row(job, ranges[each] if ranges else each) for each in positions]
     return TaskPage(items=tuple(items), total=rows_total + without_row)
+
+
+MAX_LOOKED_AT = 100_000
+"""Tasks that have the values asked for, at most."""
+_LOOKED_AT_ONCE = 500
+
+
+def _with_values(
+    connection: Connection,
+    job: Row[Any],
+    matrix: Matrix | None,
+    asked: TaskFilter,
+    offset: int,
+    limit: int,
+) -> TaskPage:
+    """The tasks that have the values asked for, and the state.
+
+    Raises:
+        InvalidSpec: a parameter is none of the job's, or too many tasks have these values.
+    """
+    names = () if matrix is None else matrix.names
+    for name in asked.where:
+        if name not in names:
+            known = f"known are {', '.join(names)}" if names else "the job has none"
+            raise InvalidSpec([Problem("where", name[:80], f"no such parameter; {known}")])
+    assert matrix is not None
+    ranges = _ranges(job)
+    indexes = (each for each in matrix.matching(asked.where) if ranges is None or each in ranges)
+    chosen = list(islice(indexes, MAX_LOOKED_AT + 1))
+    if len(chosen) > MAX_LOOKED_AT:
+        expected = f"expected values that at most {MAX_LOOKED_AT:,} tasks have: name more of them"
+        raise InvalidSpec([Problem("where", "", expected)])
+    if asked.state is not None or asked.failed:
+        chosen = _in_state(connection, job, chosen, asked)
+    shown = chosen[offset : offset + limit]
+    return TaskPage(items=tuple(_of(connection, job, shown)), total=len(chosen))
+
+
+def _in_state(
+    connection: Connection, job: Row[Any], indexes: Sequence[int], asked: TaskFilter
+) -> list[int]:
+    """The indexes of those of some tasks that are in the state asked for."""
+    tasks = schema.tasks.c
+    condition = failed_by_itself() if asked.failed else tasks.status == asked.state
+    counts_rowless = not asked.failed and asked.state is state_without_row(ended=_ended(job))
+    found: list[int] = []
+    for at in range(0, len(indexes), _LOOKED_AT_ONCE):
+        some = indexes[at : at + _LOOKED_AT_ONCE]
+        those = select(tasks.idx).where(tasks.job_id == job.id, tasks.idx.in_(some))
+        in_state = set(connection.execute(those.where(condition)).scalars())
+        if counts_rowless:
+            in_state |= set(some) - set(connection.execute(those).scalars())
+        found += [index for index in some if index in in_state]
+    return found
+
+
+def _of(connection: Connection, job: Row[Any], indexes: Sequence[int]) -> Iterable[TaskDetail]:
+    """The tasks with these indexes."""
+    tasks = schema.tasks
+    query = select(tasks).where(tasks.c.job_id == job.id, tasks.c.idx.in_(indexes))
+    rows = connection.execute(query.order_by(tasks.c.idx)).all()
+    with_rows = {each.index: each for each in _with_attempts(connection, job, rows)}
+    for index in indexes:
+        yield with_rows.get(index) or _without_row(job, index)
+
+
+def _with_parameters(task: TaskDetail, matrix: Matrix) -> TaskDetail:
+    return msgspec.structs.replace(task, parameters=matrix.point(task.index))
 
 
 def _with_attempts(
@@ -146,6 +242,9 @@ def read_task(connection: Connection, principal: Principal, ref: str, index: int
     """
     job = job_row(connection, principal, ref)
     found = task_view(connection, job, index)
+    matrix = matrix_of(job)
+    if matrix is not None:
+        found = _with_parameters(found, matrix)
     latest = _ATTEMPTS.named(connection, {"job": job.id, "index": index})
     attempts = [kernel_view(row) for row in latest]
     return msgspec.structs.replace(found, attempts=tuple(reversed(attempts)))
@@ -165,6 +264,11 @@ def job_row(connection: Connection, principal: Principal, ref: str) -> Row[Any]:
 def _ranges(job: Row[Any]) -> TaskRanges | None:
     """The tasks that the job runs; None stands for all."""
     return None if job.only is None else TaskRanges.parse(job.only)
+
+
+def matrix_of(job: Row[Any]) -> Matrix | None:
+    """The parameters of the job's tasks, if they have any."""
+    return None if job.matrix is None else Matrix.stored(job.matrix)
 
 
 def task_view(connection: Connection, job: Row[Any], index: int) -> TaskDetail:

@@ -7,6 +7,7 @@ from muster.core.owner import Owner
 from muster.scheduling.workload import DependencyProgress, DependencyState
 from muster.store.entity import Record
 
+NO_SUCH_DEPLOYMENT = "there is no such deployment"
 UNKNOWN = DependencyProgress(DependencyState.MISSING, math.inf)
 
 
@@ -17,6 +18,11 @@ class KnownDeployments:
         """The id and the progress of the live deployment of this name or id, if it takes requests
         of the owner's."""
         return None
+
+    def why_not(self, owner: Owner, ref: str) -> str | None:
+        """Why work of the owner's neither uses nor waits for the deployment of this name or id;
+        None if it may."""
+        return NO_SUCH_DEPLOYMENT
 
     def progress(self, id_: str) -> DependencyProgress:
         """How far the deployment of this id has come; one that is over has ended otherwise."""

@@ -29,7 +29,7 @@ from muster.core.reasons.of_sessions import AtBarrier, OthersRunOn
 from muster.core.states import KERNEL_TABLE, PLACED_SESSION, SessionStatus
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import AheadView, HoldingView, PlacementView, WhyView
-from muster.core.views.work import SessionView
+from muster.core.views.work import SessionView, standing_of_session
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.pass_result import LACKS_ROOM
@@ -69,9 +69,10 @@ class Found:
         details: tuple[str, ...] = (),
         *,
         name: str,
+        standing: str,
     ) -> WhyView:
-        """The findings as the answer about live work of this id; ``details`` tell where it runs, if
-        it runs."""
+        """The findings as the answer about live work of this id, which stands so; ``details`` tell
+        where it runs, if it runs."""
         return WhyView(
             subject=subject,
             status=status,
@@ -83,6 +84,7 @@ class Found:
             placement=self.placement,
             held=self.held,
             behind=self.behind,
+            standing=standing,
         )
 
 
@@ -108,7 +110,10 @@ def explain_session(
     if session.status is SessionStatus.RUNNING:
         for_s = None if session.started_at is None else now - session.started_at
         details = (sentences.runs("it", for_s, agents_of(live, session.kernels)),)
-    return found.answer(session.id, session.status, verdict, details, name=session.id)
+    standing = standing_of_session(session.status)
+    return found.answer(
+        session.id, session.status, verdict, details, name=session.id, standing=standing
+    )
 
 
 def explain_ended_session(

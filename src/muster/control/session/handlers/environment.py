@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from muster.core.host_port import joined
 from muster.core.ids import AgentId
 from muster.core.serving.health_command import SCRIPT, SCRIPT_FILE, VARIABLE
+from muster.core.specs.matrix import Point, filled, variables
 from muster.core.specs.session import KernelSpec, Stderr
 from muster.core.specs.variables import TORCHRUN_RANK, amounts, threads, torchrun
 from muster.core.uids import ClusterUid
@@ -46,6 +47,25 @@ def needs_preparation(kernel: Kernel) -> bool:
 def preparation(kernel: Kernel) -> Prepare:
     """The command by which the agent gets the kernel ready."""
     return Prepare(kernel.id, kernel.generation, ports_needed(kernel), fixed_port(kernel))
+
+
+def keeps_result(session: Session) -> bool:
+    """Whether what a kernel of the session wrote to $MUSTER_RESULT is kept: of a service its
+    verdict, and of a task with parameters what came of them."""
+    job = session.job
+    return session.service is not None or (job is not None and job.spec.matrix is not None)
+
+
+def has_own_command(kernel: Kernel) -> bool:
+    """Whether command or environment tell the values of the kernel's task."""
+    job = kernel.session.job
+    return job is not None and job.spec.has_placeholders
+
+
+def point_of(kernel: Kernel) -> Point:
+    """The values of the parameters of the kernel's task, if it has any."""
+    job, index = kernel.session.job, kernel.task_index
+    return {} if job is None or index is None else job.spec.point(index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,9 +118,11 @@ def gang_of(session: Session, agents: Mapping[AgentId, Agent]) -> Gang:
 def template(kernel: Kernel, gang: Gang | None, uid: ClusterUid | None) -> KernelTemplate:
     """The template of all kernels of one process on agents where their owner has this uid; ``gang``
     is None for a lone kernel. Where the gang has ``hosts``, its first kernel has a template of its
-    own."""
+    own, and so has each task whose command tells the values of its parameters."""
     process, service = kernel.process, kernel.session.service
-    env, files = {**process.env, **amounts(process)}, process.files
+    point = point_of(kernel)
+    env = {name: filled(text, point) for name, text in process.env.items()}
+    env, files = {**env, **amounts(process)}, process.files
     if VARIABLE in process.env:
         files = {SCRIPT_FILE: SCRIPT, **files}
     if gang is None:
@@ -111,7 +133,7 @@ def template(kernel: Kernel, gang: Gang | None, uid: ClusterUid | None) -> Kerne
         if gang.hosts and kernel.index == 0:
             files = {HOSTS_FILE: gang.hosts, **files}
     return KernelTemplate(
-        command=tuple(process.command),
+        command=tuple(filled(each, point) for each in process.command),
         env=env,
         workdir=process.workdir,
         files=files,
@@ -126,6 +148,7 @@ def template(kernel: Kernel, gang: Gang | None, uid: ClusterUid | None) -> Kerne
         disk_bytes=kernel.resources.disk_bytes,
         service=service,
         stderr_apart=process.stderr is Stderr.APART,
+        keeps_result=keeps_result(kernel.session),
     )
 
 
@@ -157,6 +180,7 @@ def own_variables(kernel: Kernel, gang: Gang | None, agent: str) -> dict[str, st
     if kernel.session.job is not None:
         own["MUSTER_TASK_INDEX"] = str(kernel.task_index)
         own["MUSTER_ATTEMPT"] = str(kernel.attempt)
+        own |= variables(point_of(kernel))
     if kernel.process.ports:
         own["MUSTER_PORTS"] = ",".join(map(str, kernel.ports[: kernel.process.ports]))
     return own

@@ -11,6 +11,7 @@ from muster.control.session.handlers.environment import (
     Gang,
     fixed_port,
     gang_of,
+    has_own_command,
     is_gang,
     own_variables,
     template,
@@ -126,7 +127,9 @@ class Templates:
     def __init__(self) -> None:
         self._gangs: dict[tuple[SessionId, int], Gang] = {}  # by session and generation
         # Keys hold identities, because sessions with equal specs share one object.
-        self._made: dict[tuple[int, int, bool, Owner, ClusterUid | None], KernelTemplate] = {}
+        self._made: dict[
+            tuple[int, int, bool, int | None, Owner, ClusterUid | None], KernelTemplate
+        ] = {}
         self._bare: dict[int, KernelTemplate] = {}
 
     def gang(self, session: Session, work: Work) -> Gang | None:
@@ -141,7 +144,8 @@ class Templates:
 
     def of(self, kernel: Kernel, gang: Gang | None, uid: ClusterUid | None) -> KernelTemplate:
         lists_hosts = gang is not None and gang.hosts != "" and kernel.index == 0
-        key = id(kernel.process), id(gang), lists_hosts, kernel.session.owner, uid
+        task = kernel.task_index if has_own_command(kernel) else None
+        key = id(kernel.process), id(gang), lists_hosts, task, kernel.session.owner, uid
         made = self._made.get(key)
         if made is None:
             made = self._made[key] = template(kernel, gang, uid)

@@ -145,4 +145,5 @@ MACHINES = Part(
     FAULTS,
     [CommandsAreNeeded, RoomIsGivenBackOnceGone, LedgerIsHeld, OpenBarrierLetsRun],
     _calm,
+    place=1,
 )

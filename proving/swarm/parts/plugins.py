@@ -46,4 +46,4 @@ def _naming(group: ScalingGroup, kind: str) -> Params:
     return {kind.removesuffix("s"): name}
 
 
-PLUGINS = Part(FAULTS, [FailedPluginsServeNoMore])
+PLUGINS = Part(FAULTS, [FailedPluginsServeNoMore], place=4)

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from muster.api.agents import AGENTS, Note, agent_of
 from muster.api.answers import answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call
 from muster.api.openapi import json_body
 from muster.api.resource import Resource
+from muster.api.resources.agents import AGENTS, Note, agent_of
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.health.entity import INCIDENT, Incident, name_of

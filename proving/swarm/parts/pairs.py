@@ -10,12 +10,12 @@ from muster.core.states import AgentBar
 from proving.hollow.agent import HollowAgent
 from proving.hollow.health import Ailment
 from proving.hollow.serving import SERVES
-from proving.swarm import deployments, health, operators, pools
 from proving.swarm.chance import ToldRun, behaviour
 from proving.swarm.invariants.need import MachinesAreNeeded
 from proving.swarm.invariants.turns import NobodyWaitsForTheIsolated
 from proving.swarm.invariants.updates import UpdatesKeepServing
 from proving.swarm.part import Part
+from proving.swarm.parts import deployments, health, operators, pools
 from proving.swarm.scene import ADMIN, USERS, Scene
 from proving.swarm.steps import Count, Kinds, Lot, Params, Seconds
 
@@ -269,5 +269,6 @@ def update_that_flaps(
 PAIRS = Part(
     Kinds(KINDS, FAULTS),
     [NobodyWaitsForTheIsolated, MachinesAreNeeded, UpdatesKeepServing],
+    place=6,
 )
 """Its steps leave nothing that the parts which they lead together do not calm themselves."""

@@ -42,4 +42,4 @@ def _calm(scene: Scene) -> None:
     scene.world.set_channels(NO_FAULTS)
 
 
-NOTICES = Part(FAULTS, [EndsAreTold], _calm)
+NOTICES = Part(FAULTS, [EndsAreTold], _calm, place=2)

@@ -7,10 +7,10 @@ from fastapi import Depends, Query
 from msgspec.structs import replace
 from sqlalchemy import Connection
 
-from muster.api.agents import on_agent
 from muster.api.context import Caller
 from muster.api.live_views import accepted_session
 from muster.api.resource import Resource, Submission
+from muster.api.resources.agents import on_agent
 from muster.control.deployment.queries import is_replica
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work

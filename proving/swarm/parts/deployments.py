@@ -310,4 +310,4 @@ def _unsettled(scene: Scene) -> list[str]:
     return told
 
 
-DEPLOYMENTS = Part(Kinds(KINDS, FAULTS), INVARIANTS, _calm)
+DEPLOYMENTS = Part(Kinds(KINDS, FAULTS), INVARIANTS, _calm, place=7)

@@ -142,4 +142,5 @@ CONTROLLER = Part(
         LeapsCountForNothing,
     ),
     _calm,
+    place=0,
 )

@@ -311,4 +311,5 @@ WORK = Part(
         WorkEnds,
         RoomReturns,
     ],
+    place=3,
 )

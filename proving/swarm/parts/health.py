@@ -390,4 +390,4 @@ def _insist(scene: Scene, incident: Incident, decision: str) -> None:
     told.answered_at = scene.world.clock.now()
 
 
-HEALTH = Part(Kinds(KINDS, FAULTS), [*health.INVARIANTS, *recoveries.INVARIANTS], _calm)
+HEALTH = Part(Kinds(KINDS, FAULTS), [*health.INVARIANTS, *recoveries.INVARIANTS], _calm, place=8)

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from pydantic import Field
 from starlette.responses import Response
 
-from muster.api.agents import on_agent
 from muster.api.answers import answer, json_answer
 from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
@@ -17,6 +16,7 @@ from muster.api.listing import Limit
 from muster.api.live_views import accepted_job, job_view
 from muster.api.openapi import json_body
 from muster.api.resource import Resource, Submission
+from muster.api.resources.agents import on_agent
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.health.stragglers import StragglerWatch, with_stragglers
@@ -56,7 +56,7 @@ from muster.store.live import Live
 from muster.store.queries.failures import list_failures, read_to_retry
 from muster.store.queries.jobs import all_counts, list_jobs, read_job, read_job_detail
 from muster.store.queries.refs import resolve
-from muster.store.queries.tasks import list_tasks, read_task
+from muster.store.queries.tasks import TaskFilter, list_tasks, read_task
 from muster.store.records import Job
 
 _HAS_PROCESSES = (TaskState.BUILDING, TaskState.RUNNING)
@@ -148,7 +148,7 @@ class RetrySpec(Spec):
     changes: dict[str, Any] = Field(default_factory=dict)
 
 
-_KEPT = ("kind", "name", "tasks", "only", "coscheduled", "environment")
+_KEPT = ("kind", "name", "matrix", "tasks", "only", "coscheduled", "environment")
 """Keys of a job that its retries have too."""
 _BESIDE = ("env", "resources", "placement")
 """Keys whose values are put beside the job's own."""
@@ -203,12 +203,32 @@ async def get_tasks(
     ref: str,
     state: TaskState | None = None,
     failed: Annotated[bool, Query(description="those that failed by themselves")] = False,
+    where: Annotated[
+        list[str] | None,
+        Query(max_length=32, description="those with these values of parameters, as lr=0.1"),
+    ] = None,
     offset: Annotated[int, Query(ge=0, le=MAX_TASKS)] = 0,
     limit: Limit = 100,
 ) -> Response:
     """A job's tasks by index, with their latest attempts."""
-    page = await call.json(list_tasks, call.principal, ref, state, offset, limit, failed=failed)
+    asked = TaskFilter(state, failed, _values(where or ()))
+    page = await call.json(list_tasks, call.principal, ref, asked, offset, limit)
     return json_answer(page)
+
+
+def _values(where: Sequence[str]) -> Mapping[str, str]:
+    """
+    Raises:
+        InvalidSpec: one names no parameter.
+    """
+    found = {}
+    for each in where:
+        name, equals, value = each.partition("=")
+        if not equals:
+            expected = "expected a parameter and its value, such as lr=0.1"
+            raise InvalidSpec([Problem("where", repr(each[:80]), expected)])
+        found[name] = value
+    return found
 
 
 @JOBS.router.get("/{ref}/failures", response_model=FailurePage)

@@ -125,4 +125,4 @@ def _calm(scene: Scene) -> None:
             scene.insist(ADMIN, "POST", f"/v1/agents/{agent.identity.id}/bar", {"bar": None})
 
 
-OPERATORS = Part(KINDS, calm=_calm)
+OPERATORS = Part(KINDS, calm=_calm, place=5)

@@ -1,9 +1,10 @@
 """Deployments over HTTP."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Query, Request
+from msgspec.structs import replace
 from pydantic import Field
 from starlette.responses import Response
 
@@ -14,7 +15,15 @@ from muster.api.dependencies import knowing_ended, known_group
 from muster.api.openapi import json_body, spec_body
 from muster.api.resource import Resource, Submission
 from muster.control.deployment.book import Routes
-from muster.control.deployment.entity import DEPLOYMENT, ROUTE, Deployment, Route
+from muster.control.deployment.dependents import why_not_begun
+from muster.control.deployment.entity import (
+    DEPLOYMENT,
+    NOT_BEGUN,
+    ROUTE,
+    Deployment,
+    DeploymentId,
+    Route,
+)
 from muster.control.deployment.explanation import (
     explain_deployment,
     explain_ended_deployment,
@@ -40,6 +49,7 @@ from muster.core.specs.amounts import Spec, Whole
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.specs.serving import MAX_REPLICAS
 from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle
+from muster.core.views.base import ReasonView
 from muster.core.views.deployments import (
     DeploymentDetail,
     DeploymentPage,
@@ -71,6 +81,21 @@ def _explain_route(live: Live, parts: Parts, name: str, now: float, asker: Princ
     return explain_route(live, parts[ClusterState], parts[Routes], name, now, asker)
 
 
+def _as_seen(views: Sequence[DeploymentView], call: Caller) -> list[DeploymentView]:
+    """The deployments of a listing; those that wait for other work have the first reason for it,
+    which is in memory alone."""
+    plane = call.api.plane
+    live, cluster = plane.live.of(Deployment), plane.parts[ClusterState]
+    seen = []
+    for view in views:
+        deployment = live.get(DeploymentId(view.id))
+        if deployment is not None and deployment.status in NOT_BEGUN and view.reason is None:
+            for why in why_not_begun(deployment, cluster)[:1]:
+                view = replace(view, reason=ReasonView.of(why))
+        seen.append(view)
+    return seen
+
+
 DEPLOYMENTS: Resource[Deployment, DeploymentView] = Resource(
     entity=DEPLOYMENT,
     path="/v1/deployments",
@@ -81,6 +106,7 @@ DEPLOYMENTS: Resource[Deployment, DeploymentView] = Resource(
     read=read_deployment,
     show=read_deployment_detail,
     list_of=list_deployments,
+    as_seen=_as_seen,
     named=lambda view: f"deployment {view.name} ({view.id})",
     submission=Submission(DeploymentSpec, _submit),
     cancel=_destroy,

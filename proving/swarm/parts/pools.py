@@ -424,4 +424,4 @@ def _counts(scene: Scene) -> tuple[int, int]:
     return sum(farm.made.values()), sum(farm.deleted.values())
 
 
-POOLS = Part(Kinds(KINDS, FAULTS), INVARIANTS, _calm)
+POOLS = Part(Kinds(KINDS, FAULTS), INVARIANTS, _calm, place=9)
