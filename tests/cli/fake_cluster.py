@@ -19,13 +19,7 @@ from muster.core.reasons import ReasonCode, ReasonKind
 from muster.core.reasons.catalogue import reason_of
 from muster.core.states import AgentBar, JobState, KernelStatus, TaskState
 from muster.core.views.base import OwnerView, ReasonView
-from muster.core.views.cluster import (
-    AgentView,
-    GroupView,
-    HealthView,
-    HeldKernelPage,
-    QuotaView,
-)
+from muster.core.views.cluster import AgentView, GroupView, HealthView, HeldKernelPage, QuotaView
 from muster.core.views.deployments import DeploymentView, RouteView
 from muster.core.views.health import IncidentView
 from muster.core.views.placement import PlanView, WhyView
