@@ -31,7 +31,7 @@ from muster.control.pool.slices import SliceLifecycle
 from muster.core.clock import SteadyClock
 from muster.core.ids import IdFactory, IdKind
 from muster.core.owner import Owner, Principal, Role
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_agents import AgentJoined
 from muster.core.specs import JobSpec, ScalingGroup
 from muster.core.specs.pool import PoolSpec
 from muster.core.states import AgentStatus
@@ -194,7 +194,7 @@ def _add(work: Work, parts: Parts, pool: Pool, slices: int) -> None:
             seen_at=work.now + 1e6,
             connected=True,
         )
-        why = reason(ReasonCode.AGENT_JOINED, group=pool.group)
+        why = AgentJoined(group=pool.group)
         parts[AgentLifecycle].add(work, agent, "bench", why)
 
 

@@ -18,7 +18,7 @@ from muster.agent.supervisor import clock
 from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId, KernelId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_files import OutputWasRemoved
 from muster.core.resources import Resources
 from muster.core.serving.probes import ProbeOrder, ProbeResult, ProbeTarget
 from muster.wire.client import ControllerStream, Disconnected
@@ -270,7 +270,7 @@ async def test_controller_that_knows_no_sightings_is_told_of_none() -> None:
 
 
 async def test_removals_are_told_once_and_to_a_controller_alone_that_hears_them() -> None:
-    removal = FileRemoval(KernelId("krn-1"), 1, reason(ReasonCode.OUTPUT_REMOVED))
+    removal = FileRemoval(KernelId("krn-1"), 1, OutputWasRemoved())
     async with talk() as (made, hello):
         made.removals.add([removal] * (AT_ONCE + 1))
         await made.stream.answers.put(Renew(hello.sent_s, 60.0, SELDOM_S, hears_removals=False))

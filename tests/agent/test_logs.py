@@ -13,7 +13,7 @@ from muster.agent import logs
 from muster.agent.logs import LogFiles
 from muster.agent.removed_outputs import RemovedOutputs
 from muster.core.ids import KernelId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_files import OutputTooOld
 from muster.wire.calls import (
     LogChunk,
     LogRequest,
@@ -234,7 +234,7 @@ def test_what_is_planted_for_a_log_is_neither_followed_nor_waited_for(
 
 def test_short_outputs_are_whole_and_others_are_left_out(tmp_path: Path) -> None:
     removed = none_removed(tmp_path)
-    why = reason(ReasonCode.OUTPUT_TOO_OLD, at="2026-01-01T00:00:00+00:00", kept_s=60.0)
+    why = OutputTooOld(at="2026-01-01T00:00:00+00:00", kept_s=60.0)
     contents = {
         "silent": None,
         "short": b"one\n",
@@ -279,7 +279,7 @@ def test_log_whose_beginning_was_rotated_away_is_not_short(tmp_path: Path) -> No
 
 def test_removed_log_is_answered_with_the_reason(tmp_path: Path) -> None:
     removed = none_removed(tmp_path)
-    why = reason(ReasonCode.OUTPUT_TOO_OLD, at="2026-01-01T00:00:00+00:00", kept_s=60.0)
+    why = OutputTooOld(at="2026-01-01T00:00:00+00:00", kept_s=60.0)
     removed.note({KEY: why})
     files = LogFiles(tmp_path, lambda _key: False, removed)
     found = asyncio.run(files.read(LogRequest(*KEY)))

@@ -21,7 +21,8 @@ from muster.agent.retention import (
 from muster.agent.scratch_sizes import ScratchSizes
 from muster.agent.tidying import Tidying
 from muster.core.ids import KernelId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_files import OutputTooOld
 from muster.wire.messages import KernelKey
 
 NOW = 1_700_000_000.0
@@ -301,7 +302,7 @@ def test_why_an_output_was_removed_is_known_over_a_restart(directory: Path) -> N
 def test_number_of_remembered_outputs_has_a_bound(directory: Path) -> None:
     file = directory / "removed-outputs"
     removed = RemovedOutputs(file)
-    why = reason(ReasonCode.OUTPUT_TOO_OLD, at="now", kept_s=1.0)
+    why = OutputTooOld(at="now", kept_s=1.0)
     for start in range(0, 3 * MAX_REMEMBERED, 10_000):
         removed.note({key(f"krn-{number}"): why for number in range(start, start + 10_000)})
     assert removed.of(key("krn-0")) is None

@@ -15,7 +15,7 @@ from muster.control.health.lifecycle import IncidentLifecycle
 from muster.core.errors import Conflict, InvalidSpec, NotFound
 from muster.core.ids import JobId
 from muster.core.owner import Owner, Role
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_health import HealthTaskFailed
 from muster.core.states.health import HealthStatus
 from muster.core.views.health import IncidentView
 
@@ -42,7 +42,7 @@ def suspect(cluster: ServedCluster, name: str, job: str | None = None) -> str:
 
     def begin(work: Work, parts: Parts) -> str:
         (agent,) = (each for each in work.live.agents.values() if each.name == name)
-        why = reason(ReasonCode.HEALTH_TASK_FAILED, exit_code=1)
+        why = HealthTaskFailed(exit_code=1)
         incident = parts[IncidentLifecycle].suspect(
             work, agent, "Test", why, job=None if job is None else JobId(job)
         )

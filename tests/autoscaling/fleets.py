@@ -10,7 +10,8 @@ from muster.autoscaling.demand import Demand
 from muster.autoscaling.pool_state import Ceilings, ComingSlice, PoolState
 from muster.autoscaling.routing import route_demand
 from muster.core.ids import SessionId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_groups import NoRoom
 from muster.core.specs.pool import PoolSpec
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.passes.group_state import GroupState
@@ -63,7 +64,7 @@ def demand(waiting: Iterable[SessionWorkload], agents: Snapshot, **parts: Any) -
     for each in waiting:
         group.submit(each)
     for members in group.queue.classes:
-        members.reasons = (reason(ReasonCode.NO_ROOM),)
+        members.reasons = (NoRoom(agents=1, group="pool", request="1 gpu"),)
     return Demand(group, NOW)
 
 

@@ -26,7 +26,8 @@ from muster.autoscaling.consolidation import (
 )
 from muster.autoscaling.slice_plan import SliceState
 from muster.core.ids import SessionId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.catalogue import reason_of
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.policy.selectors import Concentrated
@@ -290,7 +291,7 @@ def test_group_is_at_rest_while_nobody_waits_who_could_start() -> None:
         (ReasonCode.NO_ROOM, False),
         (ReasonCode.QUOTA_IN_USE, False),
     ):
-        members.reasons = (reason(code),)
+        members.reasons = (reason_of(code, {}),)
         assert is_at_rest(group) == rests
     group.due = True
     assert not is_at_rest(group)

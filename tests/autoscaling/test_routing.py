@@ -7,10 +7,10 @@ from tests.scheduling.clusters import ask, box, cluster, workload
 from muster.autoscaling.first_fit import FirstFit, GangRoom
 from muster.autoscaling.modelled import Destination
 from muster.autoscaling.pool_state import Ceilings, ComingSlice
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_pools import PoolPaused
 from muster.scheduling.workload import WorkloadClass
 
-BACKING_OFF = reason(ReasonCode.POOL_PAUSED, pool="a")
+BACKING_OFF = PoolPaused(pool="a")
 
 
 def test_session_gets_a_slice_of_the_first_pool_by_priority() -> None:
@@ -246,9 +246,7 @@ def test_gang_on_machines_of_one_value_is_tried_by_placement_once_for_all_values
     monkeypatch.setattr(FirstFit, "fit", noted)
     hosts = {f"h{number:03}": box(8, 64, has={"rack": f"{number}"}) for number in range(100)}
     gang = workload(*[ask(2)] * 3, *[ask(1)] * 8, together="rack")
-    paused = pool(
-        "p", 64, closed=reason(ReasonCode.POOL_PAUSED, pool="p"), attributes={"rack": "p"}
-    )
+    paused = pool("p", 64, closed=PoolPaused(pool="p"), attributes={"rack": "p"})
     decision = routed(several(1, gang), paused, agents=cluster(**hosts))
     assert len(decision.unmet) == 1
     assert len(tried) <= 2

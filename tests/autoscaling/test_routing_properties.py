@@ -13,7 +13,7 @@ from muster.autoscaling.gang_slices import is_tight
 from muster.autoscaling.modelled import Destination, modelled
 from muster.autoscaling.pool_state import CeilingBudget, Ceilings, ComingSlice, PoolState
 from muster.autoscaling.routing import route_demand
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_pools import PoolPaused
 from muster.core.specs.placement import ClusterMode, PlacementSpec
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.cluster.snapshot import Snapshot
@@ -22,7 +22,7 @@ from muster.scheduling.fitting.fit import fit_session
 from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import SessionWorkload
 
-PAUSED = reason(ReasonCode.POOL_PAUSED, pool="a")
+PAUSED = PoolPaused(pool="a")
 CONCENTRATED = Concentrated()
 
 

@@ -15,16 +15,11 @@ from muster.cli.cluster import Cluster, OnContact
 from muster.cli.program import app
 from muster.client import Client
 from muster.core.errors import InvalidSpec, MusterError, NotFound, Problem
-from muster.core.reasons import ReasonCode, ReasonKind, reason
+from muster.core.reasons import ReasonCode, ReasonKind
+from muster.core.reasons.catalogue import reason_of
 from muster.core.states import AgentBar, JobState, KernelStatus, TaskState
 from muster.core.views.base import OwnerView, ReasonView
-from muster.core.views.cluster import (
-    AgentView,
-    GroupView,
-    HealthView,
-    HeldKernelPage,
-    QuotaView,
-)
+from muster.core.views.cluster import AgentView, GroupView, HealthView, HeldKernelPage, QuotaView
 from muster.core.views.deployments import DeploymentView, RouteView
 from muster.core.views.health import IncidentView
 from muster.core.views.placement import PlanView, WhyView
@@ -50,7 +45,7 @@ IDS = [f"job-01kae{letter}7m{letter}2qv3x9p" for letter in "cdefghjk"]
 
 
 def because(code: ReasonCode, **numbers: Any) -> ReasonView:
-    return ReasonView.of(reason(code, **numbers))
+    return ReasonView.of(reason_of(code, numbers))
 
 
 def lacks(sentence: str) -> ReasonView:

@@ -16,7 +16,8 @@ from muster.cli.commands.ps import EXPLAINED
 from muster.cli.screen import Column, table
 from muster.cli.work_table import work_table
 from muster.client import Unreachable
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_settings import SettingChanged
 from muster.core.states import AgentStatus, JobState, TaskState
 from muster.core.states.recovery import RecoveryStatus
 from muster.core.views.base import OwnerView, ReasonView, ResourcesView
@@ -258,7 +259,7 @@ def test_history_shows_merged_entries_with_their_count() -> None:
 
 
 def test_history_of_a_setting_tells_its_change_and_why() -> None:
-    changed = reason(ReasonCode.SETTING_CHANGED, by="root", changes=(("limits.gpu", "8", "10"),))
+    changed = SettingChanged(by="root", changes=(("limits.gpu", "8", "10"),))
     of_setting = entry("quota:default", "quota", "", "CHANGED", happened="changed")
     told = msgspec.structs.replace(of_setting, from_status=None, reasons=(ReasonView.of(changed),))
     (_, line) = shown([history_table(wide(), [told], NOW)])

@@ -411,7 +411,7 @@ def test_agents_show_who_takes_nothing_new_and_why() -> None:
 
 def test_groups_show_which_plug_ins_do_not_serve() -> None:
     refused = because(
-        ReasonCode.PLUGIN_REFUSED, kind="selector", name="moody", group="g", why="raised E()"
+        ReasonCode.PLUGIN_REFUSED, plugin="selector", name="moody", group="g", why="raised E()"
     )
     cluster = FakeCluster(groups_=[GroupView(name="g", spec={}, refused=(refused,))])
     assert cluster.run("groups").stdout.splitlines()[-1] == (

@@ -10,7 +10,7 @@ from muster.control.engine import coordinator
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.health.lifecycle import IncidentLifecycle
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_health import HealthIsolatedBy
 from muster.core.specs import JobSpec, RecoverySpec
 from muster.wire.messages import Start
 
@@ -30,7 +30,7 @@ def gang_fails_though_a_task_succeeded(make: MakeWorld) -> World:
 def isolated(world: World, name: str) -> None:
     """An operator takes a machine out of work; what follows is for later wakes."""
     agent = world.plane.live.agents[world.agent(name).id]
-    why = reason(ReasonCode.HEALTH_ISOLATED_BY, by="root")
+    why = HealthIsolatedBy(by="root", agent=name)
 
     def isolate(work: Work, parts: Parts) -> None:
         parts[IncidentLifecycle].isolate(work, agent, "Request", why)

@@ -32,7 +32,8 @@ from muster.control.notice.turns import MAX_SENDING_OF_ONE
 from muster.control.session.lifecycle import AGAIN, STOP, STOP_KERNEL
 from muster.control.session.requests import SessionRequests
 from muster.core.owner import Owner, Principal, Role
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_health import HealthFaultSeen
 from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import AgentBar, SessionStatus
@@ -188,7 +189,7 @@ def more_than_a_day_without_a_turn(make: MakeWorld) -> World:
 def machine_under_suspicion(make: MakeWorld) -> World:
     world = make({"a": 1})
     agent = world.plane.live.agents[world.agent("a").id]
-    why = reason(ReasonCode.HEALTH_SEEN, what="it hums")
+    why = HealthFaultSeen(what="it hums")
     world.ask(lambda work, parts: parts[IncidentLifecycle].suspect(work, agent, "Test", why))
     world.run(5.0)
     return world

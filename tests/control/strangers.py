@@ -9,7 +9,9 @@ import numpy as np
 
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_groups import NoAgents
+from muster.core.reasons.of_sessions import RoomTakenMeanwhile
 from muster.core.resources import Resources
 from muster.scheduling.cluster.columns import Floats, Ints, Shares
 from muster.scheduling.cluster.snapshot import Snapshot
@@ -106,7 +108,7 @@ class LastDevice:
         context: AllocationContext,
     ) -> AllocationResult:
         if session.workload.owner.user != self._user:
-            return AllocationResult(None, (reason(ReasonCode.NO_AGENTS, group="default"),))
+            return AllocationResult(None, (NoAgents(group="default"),))
         last = max(context.snapshot.columns.device_count.tolist()) - 1
         (kernel,) = kernels
         shares = tuple(replace(share, index=last) for share in kernel.shares)
@@ -138,7 +140,7 @@ class SoberValidator:
     """Nothing of priority 13 starts."""
 
     def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
-        return [reason(ReasonCode.LOST_RACE)] if workload.priority == 13 else []
+        return [RoomTakenMeanwhile()] if workload.priority == 13 else []
 
 
 class RaisingSequencer:

@@ -14,7 +14,8 @@ from muster.control.job.requests import JobRequests
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.errors import Conflict
 from muster.core.ids import AgentId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_sessions import Preempted
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import AgentBar, JobState, SessionStatus, TaskState
 from muster.store.queries.tasks import read_task
@@ -188,7 +189,7 @@ def test_task_that_had_ended_well_before_it_was_preempted_does_not_run_again(
     world.disconnect(world.agent("a"))
     world.run(3.3)
     assert session.status is SessionStatus.CREATING
-    why = reason(ReasonCode.PREEMPTED, priority=99)
+    why = Preempted(priority=99)
     world.ask(
         lambda work, parts: parts[SessionLifecycle].preempt(work, session, "Test", why, again=True)
     )

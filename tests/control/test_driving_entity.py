@@ -26,7 +26,8 @@ from muster.control.session.requests import SessionRequests
 from muster.core.errors import Conflict
 from muster.core.ids import SessionId
 from muster.core.owner import Owner, Principal, Role
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_sessions import Cancelled
 from muster.core.specs import SessionSpec
 from muster.core.states import SESSION_TABLE, SessionStatus, StateTable
 from muster.store import schema
@@ -99,7 +100,7 @@ class KioskLifecycle(Lifecycle[Kiosk]):
         return kiosk
 
     def close(self, work: Work, kiosk: Kiosk) -> None:
-        why = Move("Request", reason=reason(ReasonCode.CANCELLED, by=kiosk.owner.user))
+        why = Move("Request", reason=Cancelled(by=kiosk.owner.user))
         self.move(work, [kiosk], KIOSK_TABLE.live, TransitionStatus(KioskStatus.CLOSED), why)
 
     def moved(self, work: Work, record: Kiosk, move: Move) -> None:

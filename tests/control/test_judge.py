@@ -7,25 +7,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.control.job.judge import Attempt, Budget, attempt_state, derive_job, judge, judge_gang
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.catalogue import reason_of
+from muster.core.reasons.of_kernels import (
+    AgentLost,
+    Exited,
+    KernelNotCreated,
+    NeverStarted,
+    Stopped,
+    Timeout,
+)
+from muster.core.reasons.of_sessions import KernelEnded, SchedulingTimeout
 from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, KernelStatus, TaskState
 
 NO_RETRY = Budget(0, 0, 0, 0)
 
 
 def ended(exit_code: int, at: float = 1.0) -> Attempt:
-    why = reason(ReasonCode.EXITED, exit_code=exit_code)
+    why = Exited(exit_code=exit_code)
     return Attempt(KernelStatus.TERMINATED, exit_code, at, True, why, None)
 
 
 def lost(*, started: bool = True) -> Attempt:
-    why = reason(ReasonCode.AGENT_LOST, agent="a")
+    why = AgentLost(agent="a")
     return Attempt(KernelStatus.ERROR, None, 1.0, started, why, None)
 
 
 def stopped(by: ReasonCode | None = None) -> Attempt:
-    why = reason(ReasonCode.STOPPED, detail="x")
-    session = reason(by) if by else reason(ReasonCode.KERNEL_ENDED, index=0, how="x")
+    why = Stopped(detail="x")
+    session = reason_of(by, {}) if by else KernelEnded(index=0, how="x")
     return Attempt(KernelStatus.TERMINATED, None, 2.0, True, why, session)
 
 
@@ -41,7 +51,7 @@ def stopped(by: ReasonCode | None = None) -> Attempt:
         (
             Attempt(
                 KernelStatus.CANCELLED, None, None, False, None,
-                reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=1),
+                SchedulingTimeout(timeout_s=1),
             ),
             TaskState.UNSCHEDULABLE,
         ),
@@ -52,7 +62,7 @@ def test_outcome_of_an_attempt(attempt: Attempt, state: TaskState) -> None:
 
 
 def never_begun(*, let_go: bool) -> Attempt:
-    why = reason(ReasonCode.NEVER_STARTED, agent="a")
+    why = NeverStarted(agent="a")
     return Attempt(KernelStatus.TERMINATED, None, 1.5, False, why, None, let_go)
 
 
@@ -77,13 +87,13 @@ def test_member_that_could_not_be_started_once_its_gang_was_let_go_is_charged() 
 
 def test_members_that_could_not_be_started_are_charged_alike_however_their_ends_were_told() -> None:
     gave_up, failed = never_begun(let_go=True), replace(never_begun(let_go=True), ended_at=1.4)
-    failed = replace(failed, kernel_reason=reason(ReasonCode.CREATE_FAILED, agent="b", detail="x"))
+    failed = replace(failed, kernel_reason=KernelNotCreated(agent="b", detail="x"))
     verdicts = judge_gang([ended(0), gave_up, failed], [Budget(0, 0, 0, 1)] * 3)
     assert [each.preemption_count for each in verdicts] == [0, 1, 1]
 
 
 def test_task_that_ended_well_before_it_was_stopped_has_succeeded() -> None:
-    late = replace(ended(0), session_reason=reason(ReasonCode.TIMEOUT, timeout_s=1))
+    late = replace(ended(0), session_reason=Timeout(timeout_s=1))
     assert attempt_state(late) is TaskState.SUCCEEDED
 
 
@@ -159,7 +169,7 @@ def test_gang_begins_again_with_all_of_its_tasks_or_none() -> None:
 
 attempts = st.builds(
     lambda how, code, at, by: replace(
-        how, ended_at=at, session_reason=by and reason(by, timeout_s=1), exit_code=code(how)
+        how, ended_at=at, session_reason=by and reason_of(by, {"timeout_s": 1}), exit_code=code(how)
     ),
     st.sampled_from([ended(0), ended(1), lost(), lost(started=False), stopped()]),
     st.just(lambda how: how.exit_code),
@@ -309,7 +319,7 @@ def test_attempt_that_its_time_limit_stopped_is_tried_again_where_the_job_asks_f
 
 
 def test_gang_is_tried_again_whole_after_its_time_limit_with_tasks_that_had_succeeded() -> None:
-    limit = reason(ReasonCode.TIMEOUT, timeout_s=1)
+    limit = Timeout(timeout_s=1)
     gang = [replace(ended(0), session_reason=limit), stopped(ReasonCode.TIMEOUT)]
     verdicts = judge_gang(gang, [GOES_ON] * 2)
     assert [each.state for each in verdicts] == [TaskState.PENDING] * 2
@@ -320,6 +330,6 @@ def test_gang_is_tried_again_whole_after_its_time_limit_with_tasks_that_had_succ
 
 
 def test_task_of_a_gang_that_failed_for_good_at_the_time_limit_ends_the_gang() -> None:
-    failed = replace(ended(1), session_reason=reason(ReasonCode.TIMEOUT, timeout_s=1))
+    failed = replace(ended(1), session_reason=Timeout(timeout_s=1))
     verdicts = judge_gang([failed, stopped(ReasonCode.TIMEOUT)], [GOES_ON] * 2)
     assert [each.state for each in verdicts] == [TaskState.FAILED, TaskState.KILLED]

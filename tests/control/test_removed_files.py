@@ -9,7 +9,7 @@ from tests.control.world import ADA, World
 from tests.databases import ON_BOTH
 
 from muster.core.ids import KernelId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons.of_files import OutputTooOld, Removal, ScratchAboveShare
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.views.work import HistoryView
 from muster.store.queries.history import read_history
@@ -18,8 +18,8 @@ from muster.wire.messages import FileRemoval, FilesRemoved, KernelKey
 pytestmark = ON_BOTH
 
 AT = "2026-01-01T00:00:00+00:00"
-OLD = reason(ReasonCode.OUTPUT_TOO_OLD, at=AT, kept_s=60.0)
-SCRATCH = reason(ReasonCode.SCRATCH_ABOVE_SHARE, at=AT, used=2**31, limit=2**30, unit="bytes")
+OLD = OutputTooOld(at=AT, kept_s=60.0)
+SCRATCH = ScratchAboveShare(at=AT, used=2**31, limit=2**30, unit="bytes")
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def ran(world: World, name: str = "a") -> list[KernelKey]:
     return world.agent(name).starts
 
 
-def tell(world: World, name: str, keys: Sequence[KernelKey], why: Reason = OLD) -> None:
+def tell(world: World, name: str, keys: Sequence[KernelKey], why: Removal = OLD) -> None:
     removals = tuple(FileRemoval(*key, why) for key in keys)
     world.desk.agent_said(world.agent(name).id, FilesRemoved(removals))
     world.run(1.0)
@@ -107,7 +107,6 @@ def test_agent_speaks_of_its_own_kernels_alone_and_words_of_its_own_make_no_othe
     tell(world, "b", [(KernelId("krn-unknown"), 1), (others[0][0], 7)])
     assert told(world, job.id) == []
     for number in range(3):
-        numbers = {"at": AT, "kept_s": 60.0 + number, "of": f"x{number}", "code": "y"}
-        lie = Reason(ReasonCode.OUTPUT_TOO_OLD, tuple(numbers.items()))
+        lie = OutputTooOld(at=AT, kept_s=60.0 + number, of=f"x{number}")
         tell(world, "b", others[:1], lie)
     assert len(told(world, job.id)) == 1

@@ -99,5 +99,5 @@ def test_task_that_fails_is_charged_though_a_sibling_is_not_proven_gone_in_time(
     assert charged == [("WORKER_FAILED", 0, None), ("FAILED", 1, 1)]
     assert job.reason is not None
     assert job.reason.code is ReasonCode.TASKS_FAILED
-    assert dict(job.reason.numbers)["index"] == 1
+    assert job.reason.numbers()["index"] == 1
     assert job.reason.sentence() == "task 1 failed: exited with code 1"

@@ -16,7 +16,9 @@ from muster.core.errors import Conflict, InvalidSpec, NotFound
 from muster.core.health.service import SERVICE_OWNER, Service, ServiceName, dump, load
 from muster.core.health.verdict import CheckResult, unknown
 from muster.core.owner import Owner, Principal, Role
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_kernels import Timeout
+from muster.core.reasons.of_sessions import Cancelled
 from muster.core.resources import GPU_WHOLE
 from muster.core.specs import JobSpec, Level, QuotaSpec, SessionSpec, parse_spec
 from muster.core.states import AgentBar, JobState, KernelStatus, SessionStatus
@@ -26,7 +28,7 @@ from muster.store.records import Session
 from muster.wire.messages import Start
 
 CHECK = Service(ServiceName.CHECK)
-WHY = reason(ReasonCode.CANCELLED, by="a test")
+WHY = Cancelled(by="a test")
 PENDING, RUNNING, SUCCEEDED = JobState.PENDING, JobState.RUNNING, JobState.SUCCEEDED
 
 
@@ -276,7 +278,7 @@ def test_a_service_that_takes_too_long_is_ended(worlds: MakeWorld) -> None:
     session = begun(world, "a", Service(ServiceName.CHECK, timeout_s=30))
     world.run(40)
     assert session.status is SessionStatus.TERMINATED
-    assert session.reason == reason(ReasonCode.TIMEOUT, timeout_s=30.0)
+    assert session.reason == Timeout(timeout_s=30.0)
     assert session.kernels[0].result is None
 
 

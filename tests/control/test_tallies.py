@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from proving.hollow.supervisor import Run
 from tests.control.conftest import MakeWorld
 
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_kernels import WorkdirMissing
 from muster.core.specs import JobSpec
 from muster.core.states import KernelStatus
 from muster.store.kernel_tallies import KernelTally, LoneTally, tally_of
@@ -19,7 +19,7 @@ def test_tally_of_one_kernel_says_what_one_of_many_would(group_world: MakeWorld)
     session = world.only_session()
     (kernel,) = session.kernels
     lone, counted = LoneTally(kernel), KernelTally([kernel])
-    failed = reason(ReasonCode.WORKDIR_MISSING, agent="a", detail="")
+    failed = WorkdirMissing(agent="a", detail="")
 
     @given(st.sampled_from(KernelStatus), st.sampled_from([None, 0, 1]), st.booleans())
     def goes_on(status: KernelStatus, exit_code: int | None, fails: bool) -> None:

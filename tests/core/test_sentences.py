@@ -1,11 +1,14 @@
 """The sentences with which answers begin."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from muster.core import sentences
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_kernels import Signaled
+from muster.core.reasons.of_sessions import AgentIsUnreachable
 from muster.core.states import KernelStatus, TaskState
 from muster.core.views.base import OwnerView, ReasonView
 from muster.core.views.placement import HolderView
@@ -74,7 +77,7 @@ def test_tasks_are_counted_by_what_they_do() -> None:
 
 
 def test_failed_task_tells_agent_attempt_signal_and_reason_as_far_as_they_are_known() -> None:
-    killed = reason(ReasonCode.SIGNALED, signal=9)
+    killed = Signaled(signal=9)
     assert sentences.failed(task()) == "task 1 failed"
     assert sentences.failed(task(attempt(1, exit_code=3))) == "task 1 failed: exited with code 3"
     assert (
@@ -143,9 +146,8 @@ def test_holders_of_a_resource_are_named_or_counted() -> None:
 
 
 def test_silent_agent_is_told_with_the_end_of_its_lease() -> None:
-    silent = {"agent": "a", "silent_s": 4}
-    code = ReasonCode.AGENT_UNREACHABLE
-    ends = [reason(code, **silent, ends_in_s=9), reason(code, **silent, endless=1)]
+    silent = AgentIsUnreachable(agent="a", silent_s=4)
+    ends = [replace(silent, ends_in_s=9), replace(silent, endless=True)]
     assert [each.sentence().partition("running ")[2] for each in ends] == [
         "until their lease ends, in 9 s",
         "until it is heard again, or seen gone: beside the controller a lease has no end",

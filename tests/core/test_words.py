@@ -12,10 +12,7 @@ from proving.hollow.virtual_clock import VirtualClock
 
 from muster.control.modules import cluster_entities
 from muster.core.ids import IdFactory, prefix_range
-from muster.core.reasons import CATALOGUE, Reason, ReasonCode, reason
-from muster.core.reasons.sentences import numbers_of
 from muster.core.resources import (
-    AmountUnit,
     Resources,
     format_bytes,
     format_milli,
@@ -31,7 +28,6 @@ from muster.core.states import (
     TaskState,
 )
 from muster.core.states.deployment import EndpointLifecycle
-from muster.core.views.base import ReasonView
 from muster.core.views.work import TaskView
 
 TABLES: list[StateTable[Any]] = [entity.states for entity in cluster_entities().values()]
@@ -105,71 +101,6 @@ def test_equal_requests_share_a_shape() -> None:
     assert one == other
     assert one.shape == other.shape
     assert one.gpu_devices == 1
-
-
-def test_every_code_has_a_reason_and_every_sentence_is_formed() -> None:
-    assert set(CATALOGUE) == set(ReasonCode)
-    for code in CATALOGUE:
-        names = numbers_of(code)
-        for filled in (reason(code, **dict.fromkeys(names, 1)), reason(code)):
-            assert ("?" in filled.sentence()) == (bool(names) and not filled.numbers), code
-            assert not {"{", "}", "!"} & {*filled.sentence(), *filled.remedy()}
-
-
-def test_times_and_prices_in_sentences_have_their_units() -> None:
-    idle = reason(ReasonCode.SLICE_IDLE, idle_s=95, in_s=0)
-    assert idle.sentence() == "idle for 1m35s; it is deleted in 0s"
-    ceiling = {"pool": "a", "group": "b", "what": "price", "unit": "price", "hourly": True}
-    dear = reason(ReasonCode.GROUP_AT_CEILING, **ceiling, limit=1055.0, used=1048, more=8.5)
-    assert dear.sentence() == (
-        "a slice of pool a would bring group b above its max_price of 1,055.00 an hour: "
-        "1,048.00 + 8.50"
-    )
-
-
-def test_reason_as_people_see_it_has_the_numbers_that_its_texts_tell_and_no_others() -> None:
-    why = reason(ReasonCode.BEHIND_RESERVATION, group="pool", session="ses-1", in_s=5)
-    assert ReasonView.of(why).numbers == {"group": "pool", "in_s": 5}
-    some = reason(ReasonCode.NO_ROOM, agents=3, group="pool", request="1 cpu", barred=1)
-    assert ReasonView.of(some).numbers == dict(some.numbers)
-
-
-def test_amount_is_written_in_its_unit_and_one_stored_as_a_text_as_it_is() -> None:
-    amounts = {"resource": "memory", "requested": 2**31, "capacity": 2**30}
-    why = reason(ReasonCode.LACKS_CAPACITY, unit=AmountUnit.BYTES, **amounts)
-    assert why.sentence() == "memory: 2GiB asked, the agent has 1GiB"
-    stored = Reason.from_json(why.code, why.to_json())
-    assert stored == why
-    assert ReasonView.of(stored).numbers == {**amounts, "unit": "bytes"}
-    texts = '{"resource": "memory", "requested": "2GiB", "capacity": "1GiB"}'
-    assert Reason.from_json(why.code, texts).sentence() == why.sentence()
-    of_count = '{"resource": "sessions", "requested": 1, "limit": 0, "over": 1}'
-    of_count = Reason.from_json(ReasonCode.ABOVE_QUOTA, of_count).sentence()
-    assert of_count.startswith("sessions: requested 1 > limit 0, over by 1 ")
-
-
-def test_part_of_a_sentence_is_there_with_its_number_only() -> None:
-    full = {"agents": 3, "group": "g", "request": "1 cpu"}
-    some = {"closed": 1, "statuses": "1 cordoned", "barred": 1}
-    nothing = "Nothing: it starts when running work ends."
-    assert reason(ReasonCode.NO_ROOM, **full).remedy() == nothing
-    assert reason(ReasonCode.NO_ROOM, **full).sentence() == (
-        "none of 3 agents in group g has 1 cpu free now"
-    )
-    assert reason(ReasonCode.NO_ROOM, **full, **some).sentence() == (
-        "none of 3 agents in group g has 1 cpu free now; no new work goes to 1 of them (1 cordoned)"
-    )
-    assert reason(ReasonCode.NO_ROOM, **full, **some).remedy() == (
-        f"{nothing} `muster uncordon AGENT` has an agent take work again."
-    )
-    assert reason(ReasonCode.NO_ROOM, **full, leaving=2).remedy() == (
-        "Nothing: it starts when those that make room for it have left."
-    )
-
-
-def test_reason_is_the_same_after_storing() -> None:
-    why = reason(ReasonCode.EXITED, exit_code=3)
-    assert Reason.from_json(why.code, why.to_json()) == why
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)

@@ -20,7 +20,8 @@ from tests.scheduling.clusters import (
 )
 
 from muster.core.errors import InvalidSpec, MusterError
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_groups import NoAgents
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.passes.placement import PlacementPass
 from muster.scheduling.passes.queue import Queue
@@ -28,7 +29,7 @@ from muster.scheduling.policy.group_policy import check_options
 from muster.scheduling.policy.plugins import AllocationContext, AllocationResult, registered
 from muster.scheduling.workload import KernelPlacement, SessionWorkload
 
-WHY = reason(ReasonCode.NO_AGENTS, group="pool")
+WHY = NoAgents(group="pool")
 
 
 class Refuses:

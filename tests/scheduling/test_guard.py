@@ -29,7 +29,7 @@ from tests.scheduling.misbehaving import (
 )
 
 from muster.core.ids import SessionId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_sessions import RoomTakenMeanwhile
 from muster.core.resources import DeviceShare
 from muster.scheduling.explaining.explain import explain
 from muster.scheduling.passes.placement import place
@@ -97,7 +97,7 @@ def test_validator_that_misbehaves_is_refused(act: Act, why: str, after: int) ->
 
 
 def test_validator_that_behaves_decides() -> None:
-    forbids = GuardedValidator("stranger", Validator(answering([reason(ReasonCode.LOST_RACE)])))
+    forbids = GuardedValidator("stranger", Validator(answering([RoomTakenMeanwhile()])))
     snapshot = cluster(a=box())
     result = place(
         Queue([session("s", ask(1))]),

@@ -20,7 +20,8 @@ from tests.scheduling.clusters import (
 
 import muster.scheduling
 from muster.core.errors import InvalidSpec, MusterError
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_sessions import RoomTakenMeanwhile
 from muster.core.resources import Resources
 from muster.core.specs import Level, SessionType
 from muster.core.specs.group import DEFAULT_VALIDATORS, PreemptionSpec, QueuePolicy
@@ -190,7 +191,7 @@ class OneAPass:
 
     def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
         placed = context.usage.of((Level.USER, Level.USER.of(workload.owner))).sessions
-        return [reason(ReasonCode.LOST_RACE)] if placed else []
+        return [RoomTakenMeanwhile()] if placed else []
 
 
 def test_validator_sees_what_was_placed_before_and_its_refusal_blocks_nobody() -> None:

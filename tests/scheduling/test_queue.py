@@ -198,7 +198,7 @@ def test_session_behind_kept_room_names_the_one_for_which_it_is_kept_now() -> No
         queue.add(session(first, ask(4), priority=90))
         place(queue, snapshot, by, context(snapshot, held))
         (why,) = queue.class_of(SessionId("ses-c")).reasons
-        assert dict(why.numbers)["session"] == f"ses-{first}"
+        assert why.numbers()["session"] == f"ses-{first}"
         queue.remove(SessionId(f"ses-{first}"))
 
 

@@ -16,7 +16,9 @@ from muster.control.recovery.rounds import AgentResult, Round, RoundAgent, Round
 from muster.core.health.remedy import Remedy
 from muster.core.health.verdict import CheckResult
 from muster.core.ids import AgentId, SessionId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_recovery import RecoveryHealed
+from muster.core.reasons.stored import StoredReason
 from muster.core.resources import Device
 from muster.store.database.address import parsed
 from muster.store.database.migrating import migrate
@@ -54,7 +56,7 @@ FORMER: dict[str, dict[str, Any]] = {
         "kept": [],
     },
 }
-WHY = reason(CODE, agent="m0", others=0)
+WHY = StoredReason.of(RecoveryHealed(agent="m0", others=0))
 ROUND = Round(
     number=2,
     why=WHY,

@@ -13,9 +13,11 @@ from sqlalchemy import select
 from tests.databases import ON_BOTH, open_unsynced, url_at
 from tests.store.watching import Watch
 
-from muster.core.ids import IdFactory
+from muster.core.ids import IdFactory, SessionId
 from muster.core.owner import Owner
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_queue import BehindStarving
+from muster.core.reasons.of_sessions import CleaningUp, RoomTakenMeanwhile
 from muster.core.results import SchedulingResult
 from muster.core.specs import SessionSpec, SessionType
 from muster.core.states import SessionStatus
@@ -28,13 +30,13 @@ pytestmark = ON_BOTH
 
 IDS = IdFactory(VirtualClock(), random.Random(1))
 PHASE = "ScheduleNewSessions"
-STARVING = reason(ReasonCode.BEHIND_STARVING, session="ses-1")
-RACE = reason(ReasonCode.LOST_RACE)
+STARVING = BehindStarving(group="pool", session=SessionId("ses-1"), after_s=60)
+RACE = RoomTakenMeanwhile()
 REFUSALS: list[tuple[Reason, ...]] = [(STARVING,), (RACE,), (STARVING, RACE), (RACE, STARVING)]
 
 
 def cleaning_up(agent: str) -> tuple[Reason, ...]:
-    return (reason(ReasonCode.CLEANING_UP, agent=agent),)
+    return (CleaningUp(agent=agent),)
 
 
 class Kept(NamedTuple):

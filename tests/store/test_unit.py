@@ -12,7 +12,7 @@ from tests.store.watching import Watch
 
 from muster.core.ids import AgentId, IdFactory
 from muster.core.owner import Owner
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_agents import AgentSilent
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.specs import JobSpec
 from muster.core.states import AGENT_TABLE, AgentStatus, IllegalTransition, JobState, TaskState
@@ -132,7 +132,7 @@ def an_agent(id_: str = "agt-1") -> Agent:
         attributes={"rack": "r1"},
         joined_at=1.0,
         seen_at=2.0,
-        reason=reason(ReasonCode.AGENT_SILENT, silent_s=3),
+        reason=AgentSilent(silent_s=3),
     )
 
 

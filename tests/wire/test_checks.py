@@ -15,7 +15,7 @@ from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import MAX_RESULT_BYTES
 from muster.core.ids import AgentId, KernelId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_files import OutputWasRemoved
 from muster.core.resources import MAX_DEVICES, Device, DeviceShare, Resources
 from muster.core.serving.port_holders import PortHolder, PortSeen, PortsSeen
 from muster.core.serving.probes import ProbeResult
@@ -198,7 +198,7 @@ def test_reason_of_a_removal_that_is_none_becomes_one_without_numbers() -> None:
         removed = pb.FileRemoval(kernel="k", why=pb.OutputRemoved(reason=told, numbers=numbers))
         heard = checks.heard(pb.AgentMessage(files_removed=pb.FilesRemoved(removals=[removed])))
         assert isinstance(heard, FilesRemoved)
-        assert [each.why for each in heard.removals] == [reason(ReasonCode.OUTPUT_REMOVED)]
+        assert [each.why for each in heard.removals] == [OutputWasRemoved()]
 
 
 def test_holder_that_is_none_is_refused() -> None:

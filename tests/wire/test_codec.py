@@ -12,7 +12,8 @@ from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import Service, ServiceName
 from muster.core.ids import AgentId, KernelId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_files import OutputTooOld, ScratchTooOld
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.serving.port_holders import (
     PortHolder,
@@ -152,11 +153,8 @@ REMOVALS = st.builds(
     FileRemoval,
     KERNELS,
     GENERATIONS,
-    st.builds(
-        reason,
-        st.sampled_from([ReasonCode.OUTPUT_TOO_OLD, ReasonCode.SCRATCH_TOO_OLD]),
-        at=TEXT,
-        kept_s=st.floats(0, 1e9),
+    st.sampled_from([OutputTooOld, ScratchTooOld]).flatmap(
+        lambda kind: st.builds(kind, at=TEXT, kept_s=st.floats(0, 1e9))
     ),
 )
 AGENT_MESSAGES: st.SearchStrategy[AgentMessage] = (

@@ -13,7 +13,9 @@ from tests.wire.controller import QUICK, Controller, controller
 
 from muster.core.errors import Busy
 from muster.core.ids import AgentId, KernelId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_files import OutputTooOld
+from muster.core.reasons.of_queue import NoGroupAccess
 from muster.core.resources import Resources
 from muster.wire import agent_pb2 as pb
 from muster.wire import client, log_reading
@@ -242,10 +244,10 @@ async def test_log_that_cannot_be_read_says_why() -> None:
     ("told", "sentence"),
     [
         (
-            reason(ReasonCode.OUTPUT_TOO_OLD, at="2026-01-01T00:00:00+00:00", kept_s=604800.0),
+            OutputTooOld(at="2026-01-01T00:00:00+00:00", kept_s=604800.0),
             "its output was removed at 2026-01-01T00:00:00.00:00, because an agent keeps output",
         ),
-        (reason(ReasonCode.NO_GROUP_ACCESS), "its output was removed by its agent"),
+        (NoGroupAccess(group="g", project="p"), "its output was removed by its agent"),
     ],
 )
 async def test_log_that_was_removed_says_when_and_why(told: Reason, sentence: str) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from muster.control.engine.effects import Performer
 from muster.control.notice.effects import NoticeOutcome, SendNotice
 from muster.core.clock import Clock
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_notices import NoticeRefused
 from proving.hollow.performers.late_calls import LateCalls
 
 
@@ -70,7 +70,7 @@ class HollowSender(LateCalls, Performer[SendNotice]):
     def _send(self, effect: SendNotice) -> None:
         why = None
         if self.happens(self.faults.refused):
-            why = reason(ReasonCode.NOTICE_REFUSED, answer=503)
+            why = NoticeRefused(answer=503)
         else:
             self.sent[effect.name] += 1
         if not self.happens(self.faults.mute):

@@ -8,6 +8,7 @@ from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, DeploymentId, Route
 from muster.control.deployment.traffic import Traffic
 from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_routes import RouteEnded
 from muster.core.specs import SessionType
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.specs.serving import Strategy
@@ -63,7 +64,9 @@ def _failed_to_start(route: Route, stored: str) -> bool:
     """Whether a route has gone in this commit that was never healthy, but for those that went with
     their machine."""
     why = route.reason
-    if why is None or why.code not in _FAILED or dict(why.numbers).get("lost"):
+    if why is None or why.code not in _FAILED:
+        return False
+    if isinstance(why, RouteEnded) and why.lost:
         return False
     return stored in UP and route.status not in UP and route.good_at is None
 

@@ -128,7 +128,7 @@ class DoomedForCause(Invariant):
     def _wrong(self, slice_: Slice, why: Reason, unit: Unit) -> str:
         live, spec, farm = unit.live, slice_.spec, self.world.farm
         agents = [each for each in live.agents.values() if each.fixed.get(SLICE) == slice_.id]
-        stood_s, numbers = unit.now - slice_.status_changed_at, dict(why.numbers)
+        stood_s, numbers = unit.now - slice_.status_changed_at, why.numbers()
         named = [each for each in farm.of(slice_.id) if each.name == numbers.get("machine")]
         match why.code:
             case ReasonCode.SLICE_IDLE_TOO_LONG:

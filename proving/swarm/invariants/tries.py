@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from functools import partial
 
 from muster.core.ids import AgentId
-from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_sessions import PhaseGaveUp
 from muster.core.states import SessionStatus
 from muster.store.records import LedgerKey, Session
 from muster.store.unit import Unit
@@ -53,11 +53,11 @@ class TriesAreCharged(Invariant):
             elif session.tries:
                 self._judge(session, session.tries, self._told(session, 0))
             why = session.reason
-            if why is not None and why.code is ReasonCode.PHASE_GAVE_UP:
+            if isinstance(why, PhaseGaveUp):
                 told = max(
                     map(partial(self._told, session), range(session.kernels[0].generation + 1))
                 )
-                self._judge(session, int(dict(why.numbers)["tries"]), told)
+                self._judge(session, why.tries, told)
 
     def _told(self, session: Session, ago: int) -> int:
         """The failures that were told of so many generations ago."""

@@ -79,7 +79,7 @@ class Case:
     def number(self, name: str) -> object:
         """A number of the reason that is told."""
         assert self.session.reason is not None, "it is a reason with this number"
-        return dict(self.session.reason.numbers)[name]
+        return self.session.reason.numbers()[name]
 
     def codes(self) -> set[ReasonCode | None]:
         """The reasons of all ends of its kernels, and of their failures to start."""

@@ -11,6 +11,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.schedule import ScheduleNewSessions
 from muster.core.ids import AgentId, SessionId
 from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_sessions import Preempted, PreemptedForGood
 from muster.core.results import SchedulingResult
 from muster.core.states import SessionStatus
 from muster.store.records import Job, LedgerKey, Session
@@ -28,7 +29,6 @@ from proving.swarm.wayward import NAMES
 
 ASKED_EVERY = 8
 """Quiet moments from one question to the next: each answer takes as long as a wake."""
-_DISPLACED = (ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD)
 
 
 class Standings(Observer):
@@ -43,8 +43,8 @@ class Standings(Observer):
     def committed(self, unit: Unit) -> None:
         self.events += 1
         for session in unit.touched[Session]:
-            if session.reason is not None and session.reason.code in _DISPLACED:
-                priority = int(dict(session.reason.numbers)["priority"])
+            if isinstance(session.reason, Preempted | PreemptedForGood):
+                priority = session.reason.priority
                 for kernel in session.kernels:
                     for row in unit.live.allocations_of.get(kernel.id, ()):
                         self._displaced.setdefault(row.key, priority)
@@ -113,7 +113,7 @@ class RefusalsHold(Invariant):
     def _judge(self, standing: Standing, id_: SessionId, reasons: Sequence[Reason]) -> None:
         case = self._sessions.case(standing.live.sessions[id_], standing.live, standing.now)
         for why in reasons:
-            claim = Claim(why.code, dict(why.numbers), case, standing, is_now=False)
+            claim = Claim(why.code, why.numbers(), case, standing, is_now=False)
             self.expect(is_true(claim), f"{id_} waits, and it is not true that {why}")
 
     def _judge_history(self, session: Session, reasons: Sequence[Reason]) -> None:

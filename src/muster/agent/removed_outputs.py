@@ -8,6 +8,8 @@ from pathlib import Path
 
 from muster.core.ids import KernelId
 from muster.core.reasons import Reason
+from muster.core.reasons.of_files import REMOVALS
+from muster.core.reasons.reason import with_numbers
 from muster.wire.messages import KernelKey
 
 log = logging.getLogger(__name__)
@@ -33,10 +35,10 @@ class RemovedOutputs:
         with suppress(OSError), file.open(encoding="utf-8") as lines:
             for line in lines:
                 self._lines += 1
-                with suppress(ValueError, TypeError):  # a crash cut it off
+                with suppress(ValueError, TypeError, LookupError):  # a crash cut it off
                     kernel, generation, code, numbers = json.loads(line)
                     key = KernelId(kernel), int(generation)
-                    self._remember(key, Reason.from_json(code, json.dumps(numbers)))
+                    self._remember(key, with_numbers(REMOVALS[code], numbers))
 
     def of(self, key: KernelKey) -> Reason | None:
         """Why a kernel's output was removed; None if it was not, or long ago."""
@@ -71,4 +73,4 @@ class RemovedOutputs:
 
 
 def _line(key: KernelKey, why: Reason) -> str:
-    return json.dumps([*key, why.code.value, dict(why.numbers)]) + "\n"
+    return json.dumps([*key, why.code.value, why.numbers()]) + "\n"

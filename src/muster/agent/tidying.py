@@ -24,7 +24,13 @@ from muster.agent.retention import (
     too_old,
 )
 from muster.agent.scratch_sizes import ScratchSizes
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons.of_files import (
+    OutputAboveShare,
+    OutputTooOld,
+    Removal,
+    ScratchAboveShare,
+    ScratchTooOld,
+)
 from muster.core.resources import AmountUnit
 from muster.wire.messages import FileRemoval, KernelKey
 
@@ -70,15 +76,13 @@ class Tidying:
         old = too_old(leftovers, now, self._config.logs_max_age_s, self._is_live)
         gone = set(old)
         young = {key: each for key, each in leftovers.items() if key not in gone}
-        too_old_s = {"at": at, "kept_s": self._config.logs_max_age_s}
-        of_output = {
-            key: reason(ReasonCode.OUTPUT_TOO_OLD, **too_old_s)
-            for key in old
-            if leftovers[key].has_log
+        kept_s = self._config.logs_max_age_s
+        of_output: dict[KernelKey, Removal] = {
+            key: OutputTooOld(at=at, kept_s=kept_s) for key in old if leftovers[key].has_log
         }
         of_output |= self._tidy_logs(young, at)
-        of_scratch = {
-            key: reason(ReasonCode.SCRATCH_TOO_OLD, **too_old_s)
+        of_scratch: dict[KernelKey, Removal] = {
+            key: ScratchTooOld(at=at, kept_s=kept_s)
             for key in old
             if leftovers[key].scratch and not leftovers[key].has_log
         }
@@ -89,11 +93,11 @@ class Tidying:
             self._removed.note(of_output)
         return [(key, tuple(leftovers[key].places)) for key in old]
 
-    def _tidy_logs(self, young: Leftovers, at: str) -> dict[KernelKey, Reason]:
+    def _tidy_logs(self, young: Leftovers, at: str) -> dict[KernelKey, Removal]:
         """Remove the logs above their owners' shares; the answer is why."""
         owner_of = partial(owner_of_log, self._logs)
         above = above_share(young, self._config.logs_max_bytes, owner_of, self._is_live)
-        reasons = {each.key: _why(ReasonCode.OUTPUT_ABOVE_SHARE, each, at) for each in above}
+        reasons = {each.key: _why(OutputAboveShare, each, at) for each in above}
         if above:
             self._removed.note(reasons)  # before they are gone
             log.info("removing %d logs of owners with more than their share", len(above))
@@ -101,7 +105,7 @@ class Tidying:
             remove_logs(self._logs, reasons, noted)
         return reasons
 
-    def _tidy_scratch(self, young: Leftovers, at: str) -> dict[KernelKey, Reason]:
+    def _tidy_scratch(self, young: Leftovers, at: str) -> dict[KernelKey, Removal]:
         """Remove the scratch directories above their owners' shares; the answer is why."""
         self._sizes.measure(young, self._is_live)
         room_bytes = kept_scratch_max_bytes(self._config)
@@ -110,12 +114,13 @@ class Tidying:
         if above:
             log.info("removing scratch of %d kernels of owners with more than a share", len(above))
             _remove(chain.from_iterable(young[each.key].scratch for each in above))
-        return {each.key: _why(ReasonCode.SCRATCH_ABOVE_SHARE, each, at) for each in above}
+        return {each.key: _why(ScratchAboveShare, each, at) for each in above}
 
 
-def _why(code: ReasonCode, above: AboveShare, at: str) -> Reason:
-    sizes = {"used": above.used_bytes, "limit": above.share_bytes, "unit": AmountUnit.BYTES}
-    return reason(code, at=at, **sizes)
+def _why(
+    kind: type[OutputAboveShare] | type[ScratchAboveShare], above: AboveShare, at: str
+) -> Removal:
+    return kind(at=at, used=above.used_bytes, limit=above.share_bytes, unit=AmountUnit.BYTES)
 
 
 def _remove(scratch: Iterable[Path]) -> None:

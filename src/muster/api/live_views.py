@@ -20,7 +20,8 @@ from muster.control.pool.fleet import Fleet
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import session_needs_agent
 from muster.control.session.explaining.spec_warnings import spec_warnings
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_queue import PluginRefused
 from muster.core.resources import GPU_WHOLE, Resources
 from muster.core.states import JOB_TABLE
 from muster.core.views.base import ReasonView, ResourcesView
@@ -127,9 +128,8 @@ def group_view(name: str, live: Live, parts: Parts) -> GroupView:
         may_be_out=may_be_out(live.groups[name].health, len(group.snapshot)),
         refused=tuple(
             ReasonView.of(
-                reason(
-                    ReasonCode.PLUGIN_REFUSED,
-                    kind=fault.kind,
+                PluginRefused(
+                    plugin=fault.kind,
                     name=fault.name,
                     group=name,
                     why=fault.why,

@@ -3,12 +3,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from muster.core.ids import SessionId
-from muster.core.reasons import NEEDS_AGENT, QUOTA_WAITS, Reason, ReasonCode, reason
+from muster.core.reasons import NEEDS_AGENT, Reason, ReasonCode
+from muster.core.reasons.of_quotas import ModelQuotaInUse, QuotaInUse
 from muster.scheduling.passes.class_order import ClassOrder
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.pass_result import WAITS_FOR_ROOM
@@ -199,6 +200,6 @@ class Demand:
 
 def _with_ahead(why: Reason) -> Reason:
     """A reason, with the note that it counts sessions that have not started yet."""
-    if why.code not in QUOTA_WAITS:
-        return why
-    return reason(why.code, **dict(why.numbers), ahead=True)
+    if isinstance(why, QuotaInUse | ModelQuotaInUse):
+        return replace(why, ahead=True)
+    return why

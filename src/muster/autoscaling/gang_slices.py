@@ -13,7 +13,8 @@ import numpy as np
 
 from muster.autoscaling.matching import Matcher
 from muster.autoscaling.pool_state import PoolState
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_demand import PoolGangTooLarge, PoolGangUnfit
 from muster.core.specs.placement import ClusterMode, Constraint
 from muster.core.specs.pool import SLICE
 from muster.scheduling.cluster.constraints import eligible
@@ -105,9 +106,5 @@ def too_few_slices(workload: WorkloadClass, pool: PoolState, left: int, placed: 
     """The reason for which the slices of a pool that may be made do not hold a gang."""
     name, kernels = pool.spec.name, len(workload.kernels)
     if is_tight(workload):
-        return reason(
-            ReasonCode.POOL_GANG_UNFIT, pool=name, placed=placed, kernels=kernels, slices=1
-        )
-    return reason(
-        ReasonCode.POOL_GANG_TOO_LARGE, pool=name, placed=placed, kernels=kernels, more=left
-    )
+        return PoolGangUnfit(pool=name, placed=placed, kernels=kernels, slices=1)
+    return PoolGangTooLarge(pool=name, placed=placed, kernels=kernels, more=left)

@@ -9,7 +9,16 @@ import numpy as np
 
 from muster.autoscaling.modelled import modelled
 from muster.autoscaling.pool_state import PoolState
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_demand import (
+    PoolNoDevice,
+    PoolNotDesignated,
+    PoolOtherDevice,
+    PoolPortInUse,
+    PoolRuleUnmet,
+    PoolTooSmall,
+)
+from muster.core.reasons.of_groups import NoAgentMeets, NoSuchAgents
 from muster.core.resources import KERNELS, Resources, is_model, unit_of
 from muster.core.specs.placement import PlacementSpec
 from muster.core.specs.pool import PoolSpec
@@ -122,7 +131,7 @@ class Matcher:
         can."""
         found = [*self._rules(workload.placement, pool)]
         if workload.port in self._ports_in_use[pool.name]:
-            found.append(reason(ReasonCode.POOL_PORT_IN_USE, pool=pool.name, port=workload.port))
+            found.append(PoolPortInUse(pool=pool.name, port=workload.port))
         for request, _ in workload.requests:
             found += _lacking(request, pool, self.kernels)
         return tuple(dict.fromkeys(found))
@@ -131,16 +140,16 @@ class Matcher:
         attributes = pool.attributes_in(f"{pool.name}+1")
         for rule in hard_rules(placement):
             if rule is None:
-                yield reason(ReasonCode.POOL_NOT_DESIGNATED, pool=pool.name)
+                yield PoolNotDesignated(pool=pool.name)
             elif not is_met(rule, has := attributes.get(rule.attribute)):
-                numbers: dict[str, Any] = {"has": has} if has is not None else {"lacks": True}
-                yield reason(ReasonCode.POOL_RULE_UNMET, pool=pool.name, rule=str(rule), **numbers)
+                lacks = has is None
+                yield PoolRuleUnmet(pool=pool.name, rule=str(rule), has=has, lacks=lacks)
 
     def nearest(self, workload: WorkloadClass) -> str | None:
         """The value of pools that is most like the one that the class asks for and no pool has:
         perhaps it was meant."""
         never = Feasibility(self._samples, self._selector).never(workload)
-        return None if never is None else dict(never.numbers).get("nearest")
+        return never.nearest if isinstance(never, NoAgentMeets | NoSuchAgents) else None
 
 
 def _rank(pool: PoolState, *, needs_devices: bool) -> tuple[Any, ...]:
@@ -155,19 +164,16 @@ def _lacking(request: Resources, pool: PoolSpec, kernels: int) -> Iterator[Reaso
     shape = pool.machine
     if request.gpu_milli:
         if not shape.gpus:
-            yield reason(ReasonCode.POOL_NO_DEVICE, pool=pool.name)
+            yield PoolNoDevice(pool=pool.name)
         elif request.gpu_models and not any(
             is_model(shape.gpu_model, wanted) for wanted in request.gpu_models
         ):
             wanted = " or ".join(request.gpu_models)
-            yield reason(
-                ReasonCode.POOL_OTHER_DEVICE, pool=pool.name, has=shape.gpu_model, wanted=wanted
-            )
+            yield PoolOtherDevice(pool=pool.name, has=shape.gpu_model, wanted=wanted)
     has = shape.capacity(kernels).as_dict()
     for name, asked in request.as_dict().items():
         if name != KERNELS and asked > has.get(name, 0) and (name != "gpu" or shape.gpus):
-            yield reason(
-                ReasonCode.POOL_TOO_SMALL,
+            yield PoolTooSmall(
                 pool=pool.name,
                 resource=name,
                 requested=asked,

@@ -3,7 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from muster.core.reasons import PRICE, Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_demand import GroupAtCeiling, PoolAtMax, PoolProbed
+from muster.core.reasons.reason import UNKNOWN
+from muster.core.reasons.wording import PRICE
 from muster.core.specs.pool import PoolSpec
 
 
@@ -46,10 +49,8 @@ class PoolState:
             return self.closed
         spec, there = self.spec, self.slices + opened
         if there < spec.max_slices:
-            return reason(ReasonCode.POOL_PROBED, pool=spec.name, slices=self.at_once or 0)
-        return reason(
-            ReasonCode.POOL_AT_MAX, pool=spec.name, slices=there, max_slices=spec.max_slices
-        )
+            return PoolProbed(pool=spec.name, slices=self.at_once or 0)
+        return PoolAtMax(pool=spec.name, slices=there, max_slices=spec.max_slices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +131,16 @@ class CeilingBudget:
         told = [name for name, limit in zip(names, limits, strict=True) if limit is not None]
         for what, (limit, used, each) in zip(told, self._sums(spec), strict=True):
             if each and limit - used + 1e-9 < each * spec.slice_size:
-                of_price = {"unit": PRICE, "hourly": True} if what == "price" else {}
-                return reason(
-                    ReasonCode.GROUP_AT_CEILING,
+                is_price = what == "price"
+                return GroupAtCeiling(
                     pool=spec.name,
                     group=self._group,
                     what=what,
                     used=round(used, 2),
                     more=round(each * spec.slice_size, 2),
                     limit=limit,
-                    **of_price,
+                    unit=PRICE if is_price else UNKNOWN,
+                    hourly=is_price,
                 )
         raise ValueError(f"the ceilings of group {self._group} allow a slice of pool {spec.name}")
 

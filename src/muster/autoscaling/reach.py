@@ -3,14 +3,17 @@ together. Gangs beyond that are told so when they are handed in (design: Autosca
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from muster.autoscaling.gang_slices import is_tight
 from muster.autoscaling.matching import Matcher
 from muster.autoscaling.pool_state import Ceilings
-from muster.core.reasons import PRICE, Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_demand import GangOutOfReach
+from muster.core.reasons.reason import UNKNOWN
+from muster.core.reasons.wording import PRICE
 from muster.core.resources import Resources
 from muster.core.specs.placement import ClusterMode
 from muster.core.specs.pool import SLICE, PoolSpec
@@ -56,33 +59,29 @@ def why_out_of_reach(
             held = [copies * (1 if on_one else spec.slice_size) for spec, copies in pools]
             if max([*held, *(own if on_one else ())], default=0) < asked:
                 placed = max([*held, *(own if on_one else ())], default=0)
-                numbers = {"placed": placed, **together(workload)}
-                return _reason(workload, request, asked, snapshot.group, numbers)
+                return GangOutOfReach(
+                    kernels=asked,
+                    request=request.describe(),
+                    group=snapshot.group,
+                    placed=placed,
+                    **together(workload),
+                )
             continue
         of_pools, of_agents = _of_pools(pools, ceilings), sum(own)
         if of_pools.kernels + of_agents < asked:
-            numbers = {
-                "placed": of_pools.kernels + of_agents,
-                "machines": of_pools.machines,
-                **({"own": of_agents} if of_agents else {}),
-            }
-            if of_pools.ceiling is not None:
-                numbers |= {"ceiling": of_pools.ceiling, "limit": of_pools.limit}
-                numbers |= {"unit": PRICE} if of_pools.ceiling == "price" else {}
-            return _reason(workload, request, asked, snapshot.group, numbers)
+            is_bound = of_pools.ceiling is not None
+            return GangOutOfReach(
+                kernels=asked,
+                request=request.describe(),
+                group=snapshot.group,
+                placed=of_pools.kernels + of_agents,
+                machines=of_pools.machines,
+                own=of_agents or None,
+                ceiling=of_pools.ceiling,
+                limit=of_pools.limit if is_bound else UNKNOWN,
+                unit=PRICE if of_pools.ceiling == "price" else UNKNOWN,
+            )
     return None
-
-
-def _reason(
-    workload: WorkloadClass, request: Resources, asked: int, group: str, numbers: dict[str, Any]
-) -> Reason:
-    return reason(
-        ReasonCode.GANG_OUT_OF_REACH,
-        kernels=asked,
-        request=request.describe(),
-        group=group,
-        **numbers,
-    )
 
 
 def _of_agents(

@@ -9,7 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from muster.autoscaling.pool_state import CeilingBudget, PoolState
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_slices import (
+    SliceAtMin,
+    SliceAwaited,
+    SliceBusy,
+    SliceHeld,
+    SliceIdle,
+    SliceIdleTooLong,
+    SliceInBuffer,
+    SliceIsolated,
+    SlicePromised,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,35 +114,30 @@ def _delete(
     for each in slices:
         if each.idle_since is None:
             plan.stays[each.id] = (
-                reason(ReasonCode.SLICE_BUSY)
-                if each.busy
-                else reason(ReasonCode.SLICE_PROMISED, sessions=each.promised)
+                SliceBusy() if each.busy else SlicePromised(sessions=each.promised)
             )
     for each in sorted(idle, key=lambda each: (each.idle_since, each.id)):
         assert each.idle_since is not None
         idle_s = now - each.idle_since
+        why: Reason
         if each.held_by is not None:
-            why = reason(ReasonCode.SLICE_HELD, by=each.held_by, slice=each.id)
+            why = SliceHeld(by=each.held_by, slice=each.id)
         elif each.awaited:
             plan.looks_at = min(each.awaited_until, plan.looks_at or each.awaited_until)
             in_s = round(each.awaited_until - now)
-            why = reason(ReasonCode.SLICE_AWAITED, job=each.awaited, in_s=in_s)
+            why = SliceAwaited(job=each.awaited, in_s=in_s)
         elif each.isolated:
-            why = reason(ReasonCode.SLICE_ISOLATED, agent=each.isolated, slice=each.id)
+            why = SliceIsolated(agent=each.isolated, slice=each.id)
         elif left <= spec.min_slices:
-            why = reason(
-                ReasonCode.SLICE_AT_MIN, pool=spec.name, slices=left, min_slices=spec.min_slices
-            )
+            why = SliceAtMin(pool=spec.name, slices=left, min_slices=spec.min_slices)
         elif idle_left <= spec.buffer_slices:
-            why = reason(
-                ReasonCode.SLICE_IN_BUFFER, pool=spec.name, buffer_slices=spec.buffer_slices
-            )
+            why = SliceInBuffer(pool=spec.name, buffer_slices=spec.buffer_slices)
         elif idle_s < spec.idle_timeout:
             ends_at = each.idle_since + spec.idle_timeout
             plan.looks_at = min(ends_at, plan.looks_at or ends_at)
-            why = reason(ReasonCode.SLICE_IDLE, idle_s=round(idle_s), in_s=round(ends_at - now))
+            why = SliceIdle(idle_s=round(idle_s), in_s=round(ends_at - now))
         else:
-            plan.delete[each.id] = reason(ReasonCode.SLICE_IDLE_TOO_LONG, idle_s=round(idle_s))
+            plan.delete[each.id] = SliceIdleTooLong(idle_s=round(idle_s))
             left, idle_left = left - 1, idle_left - 1
             continue
         plan.stays[each.id] = why

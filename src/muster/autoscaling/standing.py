@@ -7,9 +7,16 @@ stock only the pool, a provider that is throttled is asked more slowly and thoug
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_pools import (
+    PoolBackingOff,
+    PoolBadRequest,
+    PoolCredentials,
+    PoolOutOfQuota,
+    PoolStockedOut,
+    PoolThrottled,
+)
 
 MAX_TOLD = 300
 """Characters of the provider's own words that are kept."""
@@ -36,20 +43,31 @@ class OutcomeScope(StrEnum):
     NONE = "none"
 
 
+_Closed = (
+    type[PoolStockedOut]
+    | type[PoolOutOfQuota]
+    | type[PoolThrottled]
+    | type[PoolCredentials]
+    | type[PoolBadRequest]
+    | type[PoolBackingOff]
+)
+"""The kinds of reasons for which a pool is closed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Consequence:
     """The consequence of an outcome.
 
     Args:
         scope: the pools that are closed.
-        code: the reason that they give.
+        kind: of the reason that they give.
         first_s, longest_s: how long they are closed, doubled with each failure in a row.
         counts: whether it is a failure of the pool: from the second in a row on slices are made
             one at a time, until one is ready.
     """
 
     scope: OutcomeScope
-    code: ReasonCode
+    kind: _Closed
     first_s: float
     longest_s: float
     counts: bool = True
@@ -57,26 +75,16 @@ class Consequence:
 
 CONSEQUENCES = {
     CreateOutcome.STOCK_OUT: Consequence(
-        OutcomeScope.POOL, ReasonCode.POOL_STOCKED_OUT, 180.0, 1800.0, counts=False
+        OutcomeScope.POOL, PoolStockedOut, 180.0, 1800.0, counts=False
     ),
     CreateOutcome.QUOTA: Consequence(
-        OutcomeScope.QUOTA, ReasonCode.POOL_OUT_OF_QUOTA, 300.0, 1800.0, counts=False
+        OutcomeScope.QUOTA, PoolOutOfQuota, 300.0, 1800.0, counts=False
     ),
-    CreateOutcome.THROTTLED: Consequence(
-        OutcomeScope.POOL, ReasonCode.POOL_THROTTLED, 5.0, 60.0, counts=False
-    ),
-    CreateOutcome.CREDENTIALS: Consequence(
-        OutcomeScope.POOL, ReasonCode.POOL_CREDENTIALS, 60.0, 600.0
-    ),
-    CreateOutcome.BAD_REQUEST: Consequence(
-        OutcomeScope.POOL, ReasonCode.POOL_BAD_REQUEST, 300.0, 1800.0
-    ),
-    CreateOutcome.UNKNOWN: Consequence(
-        OutcomeScope.POOL, ReasonCode.POOL_BACKING_OFF, 15.0, 1800.0
-    ),
-    CreateOutcome.NOT_BOOTED: Consequence(
-        OutcomeScope.POOL, ReasonCode.POOL_BACKING_OFF, 60.0, 1800.0
-    ),
+    CreateOutcome.THROTTLED: Consequence(OutcomeScope.POOL, PoolThrottled, 5.0, 60.0, counts=False),
+    CreateOutcome.CREDENTIALS: Consequence(OutcomeScope.POOL, PoolCredentials, 60.0, 600.0),
+    CreateOutcome.BAD_REQUEST: Consequence(OutcomeScope.POOL, PoolBadRequest, 300.0, 1800.0),
+    CreateOutcome.UNKNOWN: Consequence(OutcomeScope.POOL, PoolBackingOff, 15.0, 1800.0),
+    CreateOutcome.NOT_BOOTED: Consequence(OutcomeScope.POOL, PoolBackingOff, 60.0, 1800.0),
 }
 """Sources: Karpenter remembers want of stock for three minutes; Kubernetes' cluster-autoscaler
 backs off for 5 to 30 minutes."""
@@ -137,15 +145,13 @@ class PoolStanding:
         """The reason for which the pool makes nothing now; None if it may."""
         if self.outcome is None or now >= self.closed_until:
             return None
-        follows = CONSEQUENCES[self.outcome]
-        numbers: dict[str, Any] = {"pool": pool, "in_s": round(self.closed_until - now)}
-        if follows.scope is OutcomeScope.QUOTA:
-            numbers["quota_key"] = quota_key or pool
-        if follows.code is ReasonCode.POOL_BACKING_OFF:
-            numbers["failures"] = self.failures
-        if self.told:
-            numbers["told"] = self.told
-        return reason(follows.code, **numbers)
+        kind, in_s = CONSEQUENCES[self.outcome].kind, round(self.closed_until - now)
+        told = self.told or None
+        if issubclass(kind, PoolOutOfQuota):
+            return kind(pool=pool, in_s=in_s, quota_key=quota_key or pool, told=told)
+        if issubclass(kind, PoolBackingOff):
+            return kind(pool=pool, in_s=in_s, failures=self.failures, told=told)
+        return kind(pool=pool, in_s=in_s, told=told)
 
     @property
     def at_once(self) -> int | None:

@@ -3,11 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_kernels import Exited, Signaled
+from muster.core.reasons.of_tasks import OutputLost, ProcessesKilled
 from muster.core.task_ranges import TaskRanges
 
 MAX_RANGES = 32
 """Ranges of tasks that are named; further tasks are counted."""
+_REASONS = {
+    ReasonCode.PROCESSES_KILLED: ProcessesKilled,
+    ReasonCode.OUTPUT_LOST: OutputLost,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,8 @@ class JobRemark:
     def reason(self) -> Reason:
         """The fact in words."""
         more = self.tasks - len(TaskRanges.parse(self.which))
-        return reason(self.code, tasks=self.tasks, which=self.which, more=more)
+        kind = _REASONS[self.code]
+        return kind(tasks=self.tasks, which=self.which, more=more)
 
 
 def with_task(remarks: Sequence[JobRemark], code: ReasonCode, index: int) -> tuple[JobRemark, ...]:
@@ -46,8 +53,9 @@ def with_task(remarks: Sequence[JobRemark], code: ReasonCode, index: int) -> tup
 
 def of_end(why: Reason | None) -> Iterator[ReasonCode]:
     """The facts about the end of a kernel that its state does not tell."""
-    numbers = {} if why is None else dict(why.numbers)
-    if numbers.get("oom_kills"):
+    if not isinstance(why, Exited | Signaled):
+        return
+    if why.oom_kills:
         yield ReasonCode.PROCESSES_KILLED
-    if numbers.get("lost_output_bytes"):
+    if why.lost_output_bytes:
         yield ReasonCode.OUTPUT_LOST

@@ -8,7 +8,7 @@ The sentences of reasons come from their catalogue (``core.reasons``).
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_kernels import Exited
 from muster.core.states import TaskState
 from muster.core.states.deployment import (
     DEPLOYMENT_TABLE,
@@ -134,7 +134,7 @@ def failed(task: TaskDetail) -> str:
     if task.reason is not None:
         return f"{said}: {task.reason.sentence}"
     if exit_code is not None:
-        return f"{said}: {reason(ReasonCode.EXITED, exit_code=exit_code).sentence()}"
+        return f"{said}: {Exited(exit_code=exit_code).sentence()}"
     return said
 
 

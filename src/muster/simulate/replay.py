@@ -15,7 +15,8 @@ from time import perf_counter
 
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId, IdKind, SessionId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_sessions import PreemptedForGood, SchedulingTimeout
 from muster.core.resources import Resources
 from muster.core.specs import SessionType
 from muster.core.specs.group import PreemptionMode
@@ -257,7 +258,8 @@ class _World:
             at, id_ = heapq.heappop(self._expiries)
             if self._expires(at, id_):
                 timeout_s = self._group.pending_timeout
-                why = reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=timeout_s)
+                assert timeout_s is not None, "without it nothing expires"
+                why = SchedulingTimeout(timeout_s=timeout_s)
                 self._refuse(id_, (why,))
 
     def _refuse(self, id_: SessionId, why: tuple[Reason, ...]) -> None:
@@ -340,8 +342,7 @@ class _World:
             if policy.mode is PreemptionMode.RESCHEDULE:
                 self._enqueue(victim.id, victim.workload)
             else:
-                code = ReasonCode.PREEMPTED_FOR_GOOD
-                fate.reasons = (reason(code, priority=preemption.priority),)
+                fate.reasons = (PreemptedForGood(priority=preemption.priority),)
 
 
 def _window(arrivals: Sequence[_Arrival], last_end: float) -> tuple[float, float]:

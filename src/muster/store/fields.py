@@ -25,6 +25,7 @@ from sqlalchemy import BigInteger, Boolean, Float, Integer, String, Text
 
 from muster.core.owner import Owner
 from muster.core.reasons import Reason
+from muster.core.reasons.catalogue import reason_from_json
 from muster.core.specs.amounts import STORED
 from muster.store.batch import Dump
 
@@ -251,7 +252,7 @@ def _numbers(reason: Reason | None) -> str | None:
 @lru_cache(maxsize=4096)
 def load_reason(code: str | None, numbers: str | None) -> Reason | None:
     """The reason of these columns; None without a code."""
-    return None if code is None else Reason.from_json(code, numbers or "{}")
+    return None if code is None else reason_from_json(code, numbers or "{}")
 
 
 @lru_cache(maxsize=4096)

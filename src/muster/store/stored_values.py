@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from muster.core.reasons import Reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.catalogue import reason_of
 from muster.core.resources import DeviceShare, Resources
 from muster.core.states import AgentBar
 
@@ -15,13 +16,11 @@ from muster.core.states import AgentBar
 def dump_reasons(reasons: tuple[Reason, ...]) -> str | None:
     if not reasons:
         return None
-    return json.dumps([[reason.code.value, dict(reason.numbers)] for reason in reasons])
+    return json.dumps([[reason.code.value, reason.numbers()] for reason in reasons])
 
 
 def load_reasons(text: str | None) -> tuple[Reason, ...]:
-    return tuple(
-        Reason.from_json(code, json.dumps(numbers)) for code, numbers in json.loads(text or "[]")
-    )
+    return tuple(reason_of(ReasonCode(code), numbers) for code, numbers in json.loads(text or "[]"))
 
 
 def dump_shares(shares: tuple[DeviceShare, ...]) -> str:

@@ -14,7 +14,8 @@ from muster.core.health.counters import GpuMeans
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import Service
 from muster.core.ids import AgentId, KernelId
-from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_files import Removal
 from muster.core.resources import Device, DeviceShare, Resources
 from muster.core.serving.port_holders import PortOrders, PortsSeen
 from muster.core.serving.probes import ProbeOrder, ProbeResult
@@ -289,7 +290,7 @@ class FileRemoval:
 
     kernel: KernelId
     generation: int
-    why: Reason
+    why: Removal
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,18 @@
 """Removals of outputs and scratch directories by agents, and their reasons, in protobuf form and
 back."""
 
+import json
+
 from muster.core.ids import KernelId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_files import (
+    REMOVALS,
+    OutputWasRemoved,
+    Removal,
+)
+from muster.core.reasons.reason import with_numbers
 from muster.wire import agent_pb2 as pb
 from muster.wire.messages import FileRemoval, FilesRemoved
-
-_REMOVALS = frozenset(
-    {
-        ReasonCode.OUTPUT_ABOVE_SHARE,
-        ReasonCode.OUTPUT_TOO_OLD,
-        ReasonCode.SCRATCH_ABOVE_SHARE,
-        ReasonCode.SCRATCH_TOO_OLD,
-    }
-)
 
 
 def encode_removed(removed: FilesRemoved) -> pb.FilesRemoved:
@@ -40,13 +39,15 @@ def encode_why_removed(why: Reason) -> pb.OutputRemoved:
     return pb.OutputRemoved(reason=why.code, numbers=why.to_json())
 
 
-def decode_why_removed(told: pb.OutputRemoved) -> Reason:
+def decode_why_removed(told: pb.OutputRemoved) -> Removal:
     """The reason that an agent tells; one that this version does not know, or cannot say in words,
     becomes one without numbers."""
-    unknown = reason(ReasonCode.OUTPUT_REMOVED)
+    kind = REMOVALS.get(told.reason)
+    if kind is None:
+        return OutputWasRemoved()
     try:
-        found = Reason.from_json(told.reason, told.numbers)
+        found = with_numbers(kind, json.loads(told.numbers))
         found.sentence()
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
-        return unknown
-    return found if found.code in _REMOVALS else unknown
+        return OutputWasRemoved()
+    return found

@@ -20,7 +20,8 @@ from muster.control.pool.fleet import Fleet
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.requests import PoolRequests
 from muster.control.session.cluster.state import ClusterState
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_health import HealthFaultSeen
 from muster.core.specs.pool import SLICE
 from muster.core.states.deployment import RouteStatus
 from muster.core.states.slice import SliceStatus
@@ -158,7 +159,7 @@ def test_isolated_machine_is_left_where_no_machine_is_to_spare(cluster: Cluster)
     cluster.deploy(replicas=4, **FULL)
     cluster.run(20)
     agent = cluster.world.plane.live.agents[cluster.world.agent("m0").id]
-    seen = reason(ReasonCode.HEALTH_SEEN, what="it hums")
+    seen = HealthFaultSeen(what="it hums")
     cluster.world.ask(
         lambda work, parts: parts[IncidentLifecycle].isolate(work, agent, "Test", seen)
     )

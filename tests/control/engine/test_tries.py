@@ -14,7 +14,8 @@ from tests.databases import ON_BOTH
 
 from muster.control.engine.handler import StatusTransitions, TransitionStatus
 from muster.control.engine.retries import NO_LIMIT, RetryPolicy
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_kernels import WorkdirMissing
 
 pytestmark = ON_BOTH
 
@@ -43,7 +44,7 @@ def test_failure_is_tried_again_later_each_time_and_given_up_at_the_limit(
 
 
 def test_failure_that_no_other_try_cures_is_given_up_at_once(make_world: MakeWorld) -> None:
-    world = make_world(OpenDoors(always(reason(ReasonCode.WORKDIR_MISSING, agent="a", detail=""))))
+    world = make_world(OpenDoors(always(WorkdirMissing(agent="a", detail=""))))
     door = world.door("d")
     assert history(world, door) == [("SHUT", "STUCK", "GIVE_UP", 1)]
 

@@ -27,7 +27,10 @@ from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.steps import PassOrder
 from muster.control.engine.work import Move, Work
 from muster.core.ids import IdFactory
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_agents import AgentSilent
+from muster.core.reasons.of_groups import NoAgents
+from muster.core.reasons.of_kernels import DiskFull
 from muster.core.resources import DeviceShare
 from muster.core.states import StateTable
 from muster.store import schema
@@ -171,9 +174,9 @@ class OpenDoors(LifecycleHandler[Door]):
                 case Reason() as why:
                     result.failures[door] = why
                 case "skips":
-                    result.skipped[door] = (reason(ReasonCode.NO_AGENTS),)
+                    result.skipped[door] = (NoAgents(group="pool"),)
                 case "stale":
-                    result.stale[door] = reason(ReasonCode.AGENT_SILENT, silent_s=60)
+                    result.stale[door] = AgentSilent(silent_s=60)
                 case "raises":
                     raise ZeroDivisionError(door.id)
         return result
@@ -284,7 +287,7 @@ def moved(world: ToyWorld, door: Door, to: DoorStatus) -> None:
     world.wake(work)
 
 
-FAILURE = reason(ReasonCode.DISK_FULL, agent="a", detail="")
+FAILURE = DiskFull(agent="a", detail="")
 
 
 def history(world: ToyWorld, door: Door) -> list[tuple[str, str, str, int]]:

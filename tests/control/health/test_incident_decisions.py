@@ -15,13 +15,13 @@ from muster.control.health.rebooting.effects import MachineRebooted
 from muster.core.errors import Conflict
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_health import HealthIsolatedBy
 from muster.core.states.health import HEALTH_TABLE, ILL, HealthStatus
 
 _H = HealthStatus
 CHECK, RESET, REBOOT = ServiceName.CHECK, ServiceName.RESET, ServiceName.REBOOT
 LIVE = sorted(HEALTH_TABLE.live)
-ISOLATED = reason(ReasonCode.HEALTH_ISOLATED_BY, agent="a", by="ada", note="it smells")
+ISOLATED = HealthIsolatedBy(agent="a", by="ada", note="it smells")
 
 
 def test_an_operator_isolates_a_healthy_machine(ward: MakeWard) -> None:

@@ -7,7 +7,8 @@ from tests.control.pool_scenarios import pool
 from muster.control.health.ladder import Heal
 from muster.control.pool.slices import DEAD_S
 from muster.core.health.remedy import Remedy
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_health import HealthIsolatedBy
 from muster.core.states.health import HealthStatus
 
 _H = HealthStatus
@@ -51,7 +52,7 @@ def test_an_isolated_machine_stays_where_the_group_says_so(ward: MakeWard) -> No
 def test_a_machine_that_an_operator_isolated_stays(ward: MakeWard) -> None:
     w = pooled(ward)
     name = first(w)
-    why = reason(ReasonCode.HEALTH_ISOLATED_BY, agent=name, by="ada", note="")
+    why = HealthIsolatedBy(agent=name, by="ada", note="")
     w.decide("isolate", name, why)
     w.run(600)
     assert w.of(name).status is _H.ISOLATED
@@ -62,7 +63,7 @@ def test_a_machine_that_an_operator_isolated_outlives_an_idle_slice(ward: MakeWa
     w.world.apply(pool(min_slices=1, max_slices=8))
     w.run(60)
     name = first(w)
-    w.decide("isolate", name, reason(ReasonCode.HEALTH_ISOLATED_BY, agent=name, by="ada", note=""))
+    w.decide("isolate", name, HealthIsolatedBy(agent=name, by="ada", note=""))
     w.world.apply(pool(min_slices=0, max_slices=8, idle_timeout=60))
     w.run(600)
     assert w.of(name).status is _H.ISOLATED

@@ -15,7 +15,8 @@ from muster.control.job.requests import JobRequests
 from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName
 from muster.core.ids import JobId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_health import HealthFaultSeen, HealthTaskFailed
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
 from muster.core.states.health import HealthStatus
@@ -352,7 +353,7 @@ def test_a_turn_outlives_a_check_that_found_out_nothing(ward: MakeWard) -> None:
 def test_no_work_leaves_because_a_task_of_others_failed(ward: MakeWard) -> None:
     w = ward(["a"], work=Run(5000.0), leave=60)
     others = w.world.submit(ALL_GPUS)
-    w.suspect("a", reason(ReasonCode.HEALTH_TASK_FAILED), job=JobId("job-1"))
+    w.suspect("a", HealthTaskFailed(), job=JobId("job-1"))
     w.run(59)
     assert w.ill("a")
     w.run(600)
@@ -368,8 +369,8 @@ def test_no_work_leaves_because_a_task_of_others_failed(ward: MakeWard) -> None:
 @pytest.mark.parametrize(
     "why",
     [
-        reason(ReasonCode.HEALTH_TASK_FAILED),
-        reason(ReasonCode.HEALTH_SEEN, what="Xid 79 on GPU 0; NVML has not confirmed it"),
+        HealthTaskFailed(),
+        HealthFaultSeen(what="Xid 79 on GPU 0; NVML has not confirmed it"),
     ],
     ids=["a task failed", "seen by an agent"],
 )
@@ -391,7 +392,7 @@ def test_work_that_came_before_its_turn_does_not_leave_for_what_nothing_confirms
 def test_an_operator_has_work_leave_though_only_a_task_failed(ward: MakeWard) -> None:
     w = ward(["a"], work=Run(5000.0), leave=60)
     w.world.submit(ALL_GPUS)
-    w.suspect("a", reason(ReasonCode.HEALTH_TASK_FAILED), job=JobId("job-1"))
+    w.suspect("a", HealthTaskFailed(), job=JobId("job-1"))
     w.decide("check", "a")
     w.run(120)
     assert w.done("a") == [CHECK]

@@ -13,7 +13,9 @@ from muster.core.health.remedy import Remedy
 from muster.core.health.service import ServiceName, dump
 from muster.core.health.verdict import CheckResult, Finding, Severity, verdict_of
 from muster.core.ids import JobId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_agents import AgentRemoved
+from muster.core.reasons.of_health import HealthTaskFailed
 from muster.core.specs import JobSpec
 from muster.core.states import JobState
 from muster.core.states.health import HEALTH_TABLE, ILL, HealthStatus
@@ -341,7 +343,7 @@ def test_a_removed_machine_has_no_incident_any_more(ward: MakeWard) -> None:
     w.suspect("a")
     agent = w.world.plane.live.agents[w.world.agent("a").id]
     w.world.disconnect(w.world.agent("a"))
-    why = reason(ReasonCode.AGENT_REMOVED, by="ada")
+    why = AgentRemoved(by="ada")
     w.world.ask(lambda work, parts: parts[AgentLifecycle].remove(work, agent, "Test", why))
     ended = w.last("a")
     assert ended is not None
@@ -359,7 +361,7 @@ def test_a_machine_may_be_removed_whatever_its_incident(
     reach(w, status)
     agent = w.world.plane.live.agents[w.world.agent("a").id]
     w.world.disconnect(w.world.agent("a"))
-    why = reason(ReasonCode.AGENT_REMOVED, by="ada")
+    why = AgentRemoved(by="ada")
     w.world.ask(lambda work, parts: parts[AgentLifecycle].remove(work, agent, "Test", why))
     ended = w.last("a")
     assert ended is not None
@@ -385,7 +387,7 @@ def reach(w: Ward, status: HealthStatus) -> None:
 
 def test_a_suspicion_of_a_job_names_it_apart_from_the_reason(ward: MakeWard) -> None:
     w = ward()
-    incident = w.suspect(why=reason(ReasonCode.HEALTH_TASK_FAILED, exit_code=1), job=JobId("job-1"))
+    incident = w.suspect(why=HealthTaskFailed(exit_code=1), job=JobId("job-1"))
     assert incident is not None
     assert incident.job == "job-1"
     assert incident.why.sentence() == "a task failed on it"

@@ -19,7 +19,8 @@ from muster.core.health.remedy import Remedy
 from muster.core.health.service import Service, ServiceName, dump
 from muster.core.health.verdict import CheckResult, Finding, Severity, unknown, verdict_of
 from muster.core.ids import JobId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_health import HealthAsked
 from muster.core.specs import ScalingGroup
 from muster.core.states.health import HealthStatus
 from muster.wire.messages import Start
@@ -41,8 +42,8 @@ WORN_OUT = Run(
 UNKNOWN = Run(10.0, result=dump(unknown("nvml", "the library is missing")))
 FAILS = Run(5.0, exit_code=1, result=dump(unknown("reset", "nvidia-smi says no")))
 HANGS = Run(1e9, stubborn=True, outlives_kill_s=math.inf)
-WHY = reason(ReasonCode.HEALTH_ASKED, by="eve")
-BY_ADA = reason(ReasonCode.HEALTH_ASKED, by="ada")
+WHY = HealthAsked(by="eve")
+BY_ADA = HealthAsked(by="ada")
 COMMAND = "reboot_command: [reboot-it]\n"
 """The settings of a controller that can reboot machines from outside."""
 

@@ -30,7 +30,8 @@ from muster.control.notice.entity import Message, Tone
 from muster.core.errors import NotFound
 from muster.core.ids import SessionId
 from muster.core.owner import Owner, Principal
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_kernels import KernelNotCreated
+from muster.core.reasons.of_sessions import Cancelled
 from muster.store.audit.finding import Audit, AuditFinding, Stored
 
 ANSWER_S = 30.0
@@ -115,7 +116,7 @@ class LightLamps(LifecycleHandler[Lamp]):
             if lamp.was_lit:
                 result.successes.append(lamp)
             elif lamp.was_lit is False or work.now >= lamp.asked_at + ANSWER_S:
-                result.failures[lamp] = reason(ReasonCode.CREATE_FAILED, agent="-", detail="dark")
+                result.failures[lamp] = KernelNotCreated(agent="-", detail="dark")
             else:
                 continue
             lamp.asked_at = lamp.was_lit = None
@@ -171,7 +172,7 @@ class LampRequests(OwnedWork):
         lamp = work.live.of(Lamp).get(id_)
         if lamp is None or not principal.may_change(lamp.owner):
             raise NotFound(f"there is no live lamp {id_}")
-        move = Move("Request", reason=reason(ReasonCode.CANCELLED, by=principal.owner.user))
+        move = Move("Request", reason=Cancelled(by=principal.owner.user))
         to = TransitionStatus(LampStatus.OUT)
         self._lifecycle.move(work, [lamp], LAMP_TABLE.live, to, move)
         return lamp

@@ -24,7 +24,8 @@ from muster.control.notice.entity import Notice, notices
 from muster.control.notice.states import NOTICE_TABLE, NoticeStatus
 from muster.control.notice.turns import MAX_SENDING_OF_ONE
 from muster.core.owner import Owner, Principal, Role
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_notices import NoticeForbidden, NoticeRefused
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.states import JOB_TABLE, JobState
@@ -176,7 +177,7 @@ def test_outcome_that_comes_late_counts_until_the_notice_is_handed_over_again(
     world.run(1.0)
     (notice,) = world.plane.live.of(Notice).values()
     world.run_until(lambda: notice.tries == 1, 100.0)
-    refused = NoticeOutcome(notice.name, 1, reason(ReasonCode.NOTICE_REFUSED, answer=503))
+    refused = NoticeOutcome(notice.name, 1, NoticeRefused(answer=503))
     world.inbox.put(refused)
     world.settle()
     assert (notice.tries, notice.generation) == (1, 1), "that attempt was counted already"
@@ -215,7 +216,7 @@ def test_channel_that_can_never_be_used_is_tried_once(world: World) -> None:
     world.submit(job(notify=CHANNEL))
     world.run(5.0)
     (notice,) = world.plane.live.of(Notice).values()
-    why = reason(ReasonCode.NOTICE_FORBIDDEN, detail="the address is in a private network")
+    why = NoticeForbidden(detail="the address is in a private network")
     world.inbox.put(NoticeOutcome(notice.name, 1, why))
     world.settle()
     (row,) = rows(world)

@@ -9,7 +9,7 @@ from tests.control.world import World
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.health.lifecycle import IncidentLifecycle
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_health import HealthHealAsked
 from muster.core.states import JobState
 from muster.core.states.health import ILL, HealthStatus
 
@@ -18,7 +18,7 @@ def heal(world: World) -> None:
     """Have all machines rebooted."""
 
     def decide(work: Work, parts: Parts) -> None:
-        why = reason(ReasonCode.HEALTH_HEAL_ASKED, by="ada")
+        why = HealthHealAsked(by="ada")
         for agent in list(work.live.agents.values()):
             parts[IncidentLifecycle].heal(work, agent, "Request", why)
 

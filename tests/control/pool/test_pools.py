@@ -18,7 +18,8 @@ from muster.control.pool.requests import PoolRequests
 from muster.control.pool.slices import SliceLifecycle
 from muster.control.pool.states import PoolStatus
 from muster.core.errors import Conflict, InvalidSpec
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_machines import SliceMachineGone
 from muster.core.states import AgentStatus, JobState
 from muster.core.states.slice import SliceStatus
 from muster.providers.provider import MachineState
@@ -201,7 +202,7 @@ def test_a_pool_stands_still_even_if_nobody_knows_why(tmp_path: Path) -> None:
         world.disconnect(agent)
     world.run_until(lambda: pool_status(world) is PoolStatus.TRIPPED, 60)
     doomed, *_ = world.slices()
-    gone = reason(ReasonCode.SLICE_MACHINE_GONE, machine=doomed.names[0])
+    gone = SliceMachineGone(machine=doomed.names[0])
     lifecycle = world.plane.parts[SliceLifecycle]
     world.ask(lambda work, parts: lifecycle.doom(work, doomed, "a test", gone))
     pool_of(world).reason = None  # as an older row may lack it

@@ -96,7 +96,7 @@ def test_machine_that_does_not_return_ends_it_failed_without_replace(worlds: Mak
     assert recovery.status is R.FAILED
     assert recovery.reason is not None
     assert recovery.reason.code is ReasonCode.RECOVERY_NOT_RETURNED
-    assert dict(recovery.reason.numbers)["agent"] in "abc"
+    assert recovery.reason.numbers()["agent"] in "abc"
     assert job.counts[TaskState.FAILED] == 1
 
 

@@ -61,7 +61,7 @@ def test_lost_machine_whose_peers_fail_costs_one_preemption_and_no_restart(
     (round_,) = recovery.kept
     assert round_.outcome is not None
     assert round_.outcome.code is ReasonCode.RECOVERY_MACHINE_LOST
-    assert "a machine was lost" in round_.outcome.sentence()
+    assert "a machine was lost" in round_.outcome.reason().sentence()
     assert here.ended(job) is JobState.SUCCEEDED
 
 

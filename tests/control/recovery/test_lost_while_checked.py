@@ -10,7 +10,8 @@ from tests.databases import ON_BOTH
 
 from muster.control.agent.lifecycle import AgentLifecycle
 from muster.control.recovery.rounds import AgentResult
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_agents import AgentRemoved
 from muster.core.states import JobState, TaskState
 from muster.core.states.recovery import RecoveryStatus
 
@@ -23,7 +24,7 @@ STRICT = {"replace": False}
 def removed(here: Clinic, name: str) -> None:
     agent = here.world.plane.live.agents[here.world.agent(name).id]
     here.world.disconnect(here.world.agent(name))
-    why = reason(ReasonCode.AGENT_REMOVED, by="root")
+    why = AgentRemoved(by="root")
     here.world.ask(lambda work, parts: parts[AgentLifecycle].remove(work, agent, "Test", why))
 
 

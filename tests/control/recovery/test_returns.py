@@ -14,7 +14,8 @@ from muster.control.engine.work import Work
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.control.recovery.rounds import AgentResult
 from muster.core.health.service import ServiceName
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_health import HealthAsked
 from muster.core.states import JobState
 from muster.core.states.recovery import RecoveryStatus
 
@@ -36,7 +37,7 @@ def has_the_only_turn(here: Clinic, name: str) -> None:
     """The check of a machine takes for ever, for which it keeps the group's turn."""
     here.check_s = 1e6
     agent = here.world.plane.live.agents[here.world.agent(name).id]
-    why = reason(ReasonCode.HEALTH_ASKED, by="root")
+    why = HealthAsked(by="root")
 
     def check(work: Work, parts: Parts) -> None:
         parts[IncidentLifecycle].check(work, agent, "Request", why)

@@ -15,7 +15,8 @@ from muster.control.recovery.rounds import (
 )
 from muster.control.recovery.rules import Turn, after_check, after_heal, after_restart
 from muster.core.ids import AgentId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_recovery import RecoveryHealed, RecoveryRestarts, RecoveryTaskFailed
+from muster.core.reasons.stored import StoredReason
 from muster.core.specs import RecoverySpec
 
 A = AgentResult
@@ -27,8 +28,8 @@ def a_round(*results: AgentResult) -> Round:
         RoundAgent(AgentId(f"agt-{number}"), f"m{number}", (0,), "inc-1", result)
         for number, result in enumerate(results)
     )
-    why = reason(ReasonCode.RECOVERY_TASK_FAILED, index=0, how="exit code 1", agents=len(agents))
-    return Round(1, why, (RoundTask(0, 1, True),), agents, 1000, 100.0)
+    why = RecoveryTaskFailed(index=0, how="exit code 1", agents=len(agents))
+    return Round(1, StoredReason.of(why), (RoundTask(0, 1, True),), agents, 1000, 100.0)
 
 
 results = st.sampled_from(AgentResult)
@@ -79,7 +80,7 @@ def test_restart_of_work_that_had_to_leave_is_not_counted() -> None:
     turns = [after_heal(each, 0.0, SPEC.max_restarts, SPEC) for each in (left, mixed)]
     assert [each and each.turn for each in turns] == [Turn.RESTART, Turn.GIVE_UP]
     assert (left.leaves, mixed.leaves) == (1, 0)
-    why = reason(ReasonCode.RECOVERY_RESTARTS, restart=0, most=3)
+    why = RecoveryRestarts(restart=0, most=3)
     assert why.sentence() == (
         "is being restarted after a fault of a machine, which costs none of at most 3 restarts"
     )
@@ -143,7 +144,7 @@ def test_rounds_are_read_as_they_were_written(some: list[Round]) -> None:
         assert load_open(dump_open(each)) == each
         left = replace(each, tasks=(RoundTask(0, 1, had_to_leave=True),), leaves_before=2)
         assert load_open(dump_open(left)) == left
-        over = each.closed(200.0, reason(ReasonCode.RECOVERY_HEALED, agent="m0", others=0))
+        over = each.closed(200.0, RecoveryHealed(agent="m0", others=0))
         assert load_open(dump_open(over)) == over
 
 

@@ -4,7 +4,7 @@ from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.session.cluster.guard import HELD_UP_S
 from muster.control.session.lifecycle import SessionLifecycle
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_sessions import Drained
 from muster.core.states import AGENT_TABLE, AgentBar
 from muster.store.records import Agent
 
@@ -28,7 +28,7 @@ class DrainAgents(FollowingHandler[Agent]):
             return
         if work.now < record.leave_by:
             return
-        why = reason(ReasonCode.DRAINED, agent=record.name, note=record.bar_note)
+        why = Drained(agent=record.name, note=record.bar_note)
         for kernel_id, generation in list(work.live.allocations_on.get(record.id, ())):
             kernel = work.live.kernels.get(kernel_id)
             if kernel is None or kernel.generation != generation:

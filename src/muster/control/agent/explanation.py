@@ -11,7 +11,9 @@ from muster.core import sentences
 from muster.core.ids import AgentId
 from muster.core.machine_sentences import held_kernel, kernels_of_others
 from muster.core.owner import Principal
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_agents import AgentBarred, AgentWithheld
+from muster.core.reasons.of_kernels import DiskFull
 from muster.core.states import AgentBar, AgentStatus
 from muster.core.text import count
 from muster.core.views.base import ReasonView
@@ -131,18 +133,17 @@ def _reasons(agent: Agent, now: float) -> list[Reason]:
     elif not agent.connected:
         found.append(silence_of(agent, now))
     if agent.barred is not None:
-        told = {"bar": agent.barred, "note": agent.bar_note, "agent": agent.name}
-        found.append(reason(ReasonCode.AGENT_BARRED, **told))
+        found.append(AgentBarred(bar=agent.barred, note=agent.bar_note, agent=agent.name))
     if agent.leave_by is not None:
         found.append(departure_of(agent, agent.leave_by, now))
     if agent.disk_full:
         found.append(full_disk_of(agent))
     if agent.withheld:
-        found.append(reason(ReasonCode.AGENT_WITHHELD, why=agent.withheld))
+        found.append(AgentWithheld(why=agent.withheld))
     return found
 
 
 def full_disk_of(agent: Agent) -> Reason:
     """The reason that an agent has no room on its disk."""
     waits = "it takes nothing new until there is room"
-    return reason(ReasonCode.DISK_FULL, agent=agent.name, detail=waits)
+    return DiskFull(agent=agent.name, detail=waits)

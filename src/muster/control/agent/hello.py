@@ -20,7 +20,9 @@ from muster.control.session.kernel_reports import KernelReports
 from muster.control.session.lifecycle import is_asked_back, stop_asked_back
 from muster.control.tell_agent import TellAgent
 from muster.core.clock import LEAP_S
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_agents import AgentReturned
+from muster.core.reasons.of_kernels import AgentRebooted, KernelVanished
 from muster.core.specs.pool import RESERVED
 from muster.core.states import KERNEL_TABLE, KernelStatus
 from muster.store.records import Agent, Kernel, LedgerKey
@@ -81,13 +83,13 @@ class Greeter:
         agent.devices = hello.devices
         agent.attributes = {**_own(hello.attributes), **agent.fixed}
         work.unit.touch(agent)
-        self._agents.revive(work, agent, PHASE, reason(ReasonCode.AGENT_RETURNED))
+        self._agents.revive(work, agent, PHASE, AgentReturned())
         if before is not None:
             note_offer(work, agent, before, PHASE)
         work.mark(agent)
         self._cluster.agent_changed(agent)
         if rebooted:
-            why = reason(ReasonCode.AGENT_REBOOTED, agent=agent.name)
+            why = AgentRebooted(agent=agent.name)
             # Those that ended before the reboot keep their rows until their reports, which follow.
             ended = {
                 (each.kernel, each.generation)
@@ -180,5 +182,5 @@ class Greeter:
             kernel.stop_sent_at = None
             kernel.session.stop_at = 0.0
         elif kernel.status in _ON_AGENT and held is None:
-            why = reason(ReasonCode.KERNEL_VANISHED, agent=agent.name)
+            why = KernelVanished(agent=agent.name)
             self._lose(work, agent, [(kernel.id, kernel.generation)], why)

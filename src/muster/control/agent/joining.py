@@ -13,7 +13,7 @@ from muster.control.engine.work import Work
 from muster.control.identity.tokens import charge
 from muster.core.errors import MusterError
 from muster.core.ids import AgentId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_agents import AgentJoined, AgentReplaced
 from muster.core.resources import Resources
 from muster.core.states import AgentStatus
 from muster.store.live import Live
@@ -85,7 +85,7 @@ def join(work: Work, agents: AgentLifecycle, request: JoinRequest) -> Agent:
         seen_at=work.now,
     )
     work.live.credentials[hashed] = agent.id
-    agents.add(work, agent, PHASE, reason(ReasonCode.AGENT_JOINED, group=request.group))
+    agents.add(work, agent, PHASE, AgentJoined(group=request.group))
     return agent
 
 
@@ -167,4 +167,4 @@ def _free_name(work: Work, agents: AgentLifecycle, token: JoinToken, name: str) 
             f"until its lease has ended; if that machine is gone or was rebooted, have an "
             f"administrator run `muster agents remove --lost {name}`"
         )
-    agents.remove(work, named, PHASE, reason(ReasonCode.AGENT_REPLACED, by=token.made_by))
+    agents.remove(work, named, PHASE, AgentReplaced(by=token.made_by))

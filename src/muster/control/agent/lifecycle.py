@@ -20,7 +20,9 @@ from muster.control.engine.work import Move, Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.heard_time import LOOK_AGAIN_S, Unheard
 from muster.control.session.kernel_reports import KernelReports
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_agents import AgentSilent
+from muster.core.reasons.of_kernels import AgentLost
 from muster.core.results import SchedulingResult
 from muster.core.states import AGENT_TABLE, AgentStatus
 from muster.store.records import Agent, LedgerKey
@@ -165,7 +167,7 @@ class DetectLoss(DerivationHandler[Agent]):
         return TransitionStatus(AgentStatus.LOST), _silence(record, work)
 
     def derived(self, record: Agent, work: Work) -> None:
-        why = reason(ReasonCode.AGENT_LOST, agent=record.name)
+        why = AgentLost(agent=record.name)
         held = list(work.live.allocations_on.get(record.id, ()))
         lose_kernels(work, record, held, why, self._kernel_reports, record.seen_at)
 
@@ -195,7 +197,7 @@ def _silence_s(agent: Agent, work: Work, leases: LeaseBook) -> float:
 
 
 def _silence(agent: Agent, work: Work) -> Reason:
-    return reason(ReasonCode.AGENT_SILENT, silent_s=round(work.now - agent.seen_at, 1))
+    return AgentSilent(silent_s=round(work.now - agent.seen_at, 1))
 
 
 def lose_kernels(

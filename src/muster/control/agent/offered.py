@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from muster.control.engine.work import Work
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_agents import AgentOffersOther
 from muster.core.resources import format_amount, format_bytes
 from muster.core.results import SchedulingResult
 from muster.core.settings import differences
@@ -40,5 +40,5 @@ def note_offer(work: Work, agent: Agent, before: Offer, phase: str) -> None:
         agent.offer_told = before
         return
     agent.offer_told_at = work.now
-    why = reason(ReasonCode.AGENT_OFFERS_OTHER, changes=changes)
+    why = AgentOffersOther(changes=changes)
     work.unit.note(agent, phase, SchedulingResult.SUCCESS, why)

@@ -11,7 +11,13 @@ from muster.control.session.kernel_reports import KernelReports
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_agents import (
+    AgentBarred,
+    AgentRemoved,
+    AgentRemovedAsLost,
+    AgentUnbarred,
+)
+from muster.core.reasons.of_kernels import AgentGivenUp
 from muster.core.results import SchedulingResult
 from muster.core.states import AgentBar, AgentStatus
 from muster.store.records import Agent
@@ -66,9 +72,9 @@ class AgentRequests:
         elif leave_by is None and left_by is not None and work.now < left_by:
             note_departure(work, agent, Departure(None))
         if before != (bar, note):
-            code = ReasonCode.AGENT_BARRED if bar else ReasonCode.AGENT_UNBARRED
+            kind = AgentBarred if bar else AgentUnbarred
             by = principal.owner.user
-            why = reason(code, bar=bar or "", note=note, by=by, agent=agent.name)
+            why = kind(bar=bar or "", note=note, by=by, agent=agent.name)
             work.unit.note(agent, PHASE, SchedulingResult.SUCCESS, why)
             self._cluster.agent_changed(agent)
             if bar is not None:
@@ -103,10 +109,10 @@ class AgentRequests:
                 f"agents remove --lost {agent.name}`"
             )
         if held:
-            gone = reason(ReasonCode.AGENT_GIVEN_UP, agent=agent.name, by=by)
+            gone = AgentGivenUp(agent=agent.name, by=by)
             lose_kernels(work, agent, held, gone, self._kernel_reports, agent.seen_at)
-        code = ReasonCode.AGENT_REMOVED_AS_LOST if lost else ReasonCode.AGENT_REMOVED
-        self._agents.remove(work, agent, "Remove", reason(code, by=by))
+        why = AgentRemovedAsLost(by=by) if lost else AgentRemoved(by=by)
+        self._agents.remove(work, agent, "Remove", why)
         return agent
 
 

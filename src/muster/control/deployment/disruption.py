@@ -12,7 +12,12 @@ from muster.control.deployment.taking import take_away
 from muster.control.engine.work import Work
 from muster.control.session.cluster.guard import ServicesGuard
 from muster.core.ids import SessionId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_deployments import (
+    DisruptionExhausted,
+    ReplacementFirst,
+    ReplacementPaused,
+)
 from muster.core.states import SessionStatus
 from muster.core.states.deployment import RouteStatus
 from muster.scheduling.budgets import DisruptionBudget
@@ -66,10 +71,10 @@ class ReplicaGuard(ServicesGuard):
         if budget.left() > 0:
             if left_s is not None:
                 return None
-            code = ReasonCode.REPLACEMENT_PAUSED if paused else ReasonCode.REPLACEMENT_FIRST
-            return reason(code, deployment=deployment.name)
-        return reason(
-            ReasonCode.DISRUPTION_EXHAUSTED,
+            if paused:
+                return ReplacementPaused(deployment=deployment.name)
+            return ReplacementFirst(deployment=deployment.name)
+        return DisruptionExhausted(
             in_s=left_s,
             endless=left_s is None,
             paused=paused,

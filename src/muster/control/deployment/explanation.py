@@ -1,7 +1,5 @@
 """The answers of `muster why` about deployments and routes."""
 
-from typing import Any
-
 from sqlalchemy import Connection
 
 from muster.control.deployment.book import Routes
@@ -16,7 +14,16 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import Found, findings
 from muster.core import sentences
 from muster.core.owner import Principal
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_deployments import RolloutUnderWay
+from muster.core.reasons.of_routes import (
+    RouteAgentCannotProbe,
+    RouteBad,
+    RouteNotProbed,
+    RouteNotYetGood,
+    RouteSeenByAgent,
+    RouteStarts,
+)
 from muster.core.specs.serving import ProbeSide
 from muster.core.states import SessionStatus
 from muster.core.states.deployment import UP, RouteStatus, deployment_standing
@@ -75,8 +82,7 @@ def _reasons(deployment: Deployment, routes: Routes, now: float) -> list[Reason]
             if route.revision == rollout.to_revision
         )
         found.append(
-            reason(
-                ReasonCode.ROLLOUT_UNDER_WAY,
+            RolloutUnderWay(
                 revision=rollout.to_revision,
                 available=available,
                 wanted=deployment.replicas,
@@ -120,26 +126,31 @@ def route_reasons(route: Route, routes: Routes, live: Live, now: float) -> list[
                 return [] if route.reason is None else [route.reason]
             if session.status is SessionStatus.PENDING:
                 return []  # the session's own reasons say more
-            return [reason(ReasonCode.ROUTE_STARTS, status=session.status, session=session.id)]
+            return [RouteStarts(status=session.status, session=session.id)]
         case RouteStatus.DEGRADED if routes.is_out_of_sight(route, now):
             return [out_of_sight(routes)]
         case RouteStatus.DEGRADED if _cannot_be_probed(route, live):
-            return [reason(ReasonCode.ROUTE_AGENT_CANNOT_PROBE)]
+            return [RouteAgentCannotProbe()]
         case RouteStatus.DEGRADED if route.good is None and heard.completed_at is None:
-            return [reason(ReasonCode.ROUTE_NOT_PROBED)]
+            return [RouteNotProbed()]
         case RouteStatus.DEGRADED if heard.good and not is_proven(routes, route, live):
             return [unseen(route)]
         case RouteStatus.DEGRADED if heard.good is False:
-            told: dict[str, Any] = {
-                "streak": heard.streak,
-                "found": heard.detail,
-                "by_command": route.probe.command is not None,
-                "route": route.id,
-            }
+            streak, found = heard.streak, heard.detail
+            by_command = route.probe.command is not None
             if route.good_at is not None:
-                return [reason(ReasonCode.ROUTE_BAD, **told)]
-            told["limit_s"] = route.probe.start_timeout
-            return [reason(ReasonCode.ROUTE_NOT_YET_GOOD, **told)]
+                why = RouteBad(streak=streak, found=found, by_command=by_command, route=route.id)
+                return [why]
+            limit_s = route.probe.start_timeout
+            return [
+                RouteNotYetGood(
+                    streak=streak,
+                    found=found,
+                    by_command=by_command,
+                    route=route.id,
+                    limit_s=limit_s,
+                )
+            ]
         case _:
             return [] if route.reason is None else [route.reason]
 
@@ -158,10 +169,10 @@ def _seen_by_agent(route: Route, routes: Routes, now: float) -> list[Reason]:
     if route.probe.side is ProbeSide.AGENT or not heard.is_seen_by_agent:
         return []
     if heard.here_at is None or now - heard.here_at > route.probe.stale_after_s():
-        return [reason(ReasonCode.ROUTE_SEEN_BY_AGENT, found="nothing was found out")]
+        return [RouteSeenByAgent(found="nothing was found out")]
     if heard.reached:
         return []
-    return [reason(ReasonCode.ROUTE_SEEN_BY_AGENT, found=heard.found_here)]
+    return [RouteSeenByAgent(found=heard.found_here)]
 
 
 def explain_ended_deployment(

@@ -37,7 +37,15 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import findings
 from muster.core.ids import IdKind
 from muster.core.owner import Principal, Role
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_deployments import (
+    DeploymentReplicasDiffer,
+    DeploymentRoutesLeft,
+    RolloutErrors,
+    RolloutNoRoom,
+    RolloutStartsFailed,
+    RolloutTooSlow,
+)
 from muster.core.states.deployment import PROBED, UP, EndpointLifecycle, RouteStatus
 from muster.serving.replicas import Standing
 from muster.serving.rollout import RolloutCode, RolloutVerdict, advance
@@ -165,8 +173,7 @@ class ReconcileDeployment(LifecycleHandler[Deployment]):
             wished = change(deployment, self._routes, work.live, self._cluster, work.now)
             if differs(wished):
                 up = sum(route.status in UP for route in self._routes.of(deployment))
-                result.failures[deployment] = reason(
-                    ReasonCode.DEPLOYMENT_REPLICAS_DIFFER,
+                result.failures[deployment] = DeploymentReplicasDiffer(
                     up=up,
                     wanted=deployment.replicas,
                     create=wished.create,
@@ -282,34 +289,45 @@ class RolloutDeployment(LifecycleHandler[Deployment]):
     def _why(self, deployment: Deployment, failure: Why[RolloutCode], work: Work) -> Reason:
         of, told = deployment.rollout, failure.numbers
         assert of is not None
-        whose = {
-            "deployment": deployment.name,
-            "revision": of.to_revision,
-            "stable": deployment.stable,
-        }
+        name, revision, stable = deployment.name, of.to_revision, deployment.stable
         how = of.how or self._how(deployment, of.to_revision)
         match failure.code:
             case RolloutCode.FAILED_STARTS:
-                return reason(
-                    ReasonCode.ROLLOUT_STARTS_FAILED, **whose, failed=told["failed"], how=how
+                return RolloutStartsFailed(
+                    deployment=name,
+                    revision=revision,
+                    stable=stable,
+                    failed=round(told["failed"]),
+                    how=how,
                 )
             case RolloutCode.ERRORS:
                 rate = round(100 * told["failures"] / max(told["requests"], 1), 1)
-                return reason(
-                    ReasonCode.ROLLOUT_ERRORS,
-                    **whose,
+                return RolloutErrors(
+                    deployment=name,
+                    revision=revision,
+                    stable=stable,
                     rate=rate,
-                    requests=told["requests"],
+                    requests=round(told["requests"]),
                     limit=told["max_error_rate"],
                 )
             case _:
                 deadline_s = deployment.spec.update.progress_deadline
                 lacking = self._lacking(deployment, of.to_revision, work)
                 if lacking is not None:
-                    return reason(
-                        ReasonCode.ROLLOUT_NO_ROOM, **whose, deadline_s=deadline_s, how=lacking
+                    return RolloutNoRoom(
+                        deployment=name,
+                        revision=revision,
+                        stable=stable,
+                        deadline_s=deadline_s,
+                        how=lacking,
                     )
-                return reason(ReasonCode.ROLLOUT_TOO_SLOW, **whose, deadline_s=deadline_s, how=how)
+                return RolloutTooSlow(
+                    deployment=name,
+                    revision=revision,
+                    stable=stable,
+                    deadline_s=deadline_s,
+                    how=how,
+                )
 
     def _lacking(self, deployment: Deployment, revision: int, work: Work) -> str | None:
         """The words for which room the replicas of a revision wait; None if one has room, and is
@@ -367,6 +385,6 @@ class DestroyingDeployment(LifecycleHandler[Deployment]):
             if not left:
                 result.successes.append(deployment)
             elif work.now >= destroyed_at(deployment):
-                why = reason(ReasonCode.DEPLOYMENT_ROUTES_LEFT, left=left)
+                why = DeploymentRoutesLeft(left=left)
                 result.failures[deployment] = why
         return result

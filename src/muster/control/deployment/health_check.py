@@ -14,7 +14,14 @@ from muster.control.engine.handler import (
     TransitionStatus,
 )
 from muster.control.engine.work import Work
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_routes import (
+    RouteBad,
+    RouteNeverGood,
+    RouteNotProbed,
+    RouteOutOfSight,
+    RouteStale,
+)
 from muster.core.serving.port_holders import PortHolder
 from muster.core.states.deployment import PROBED, RouteStatus
 from muster.serving.probing import Health, HealthCode, HealthVerdict, judge
@@ -125,24 +132,22 @@ def _take_note(route: Route, heard: Heard, work: Work) -> None:
 def out_of_sight(routes: Routes) -> Reason:
     """Why nothing is known of routes while the prober is blind."""
     sight = routes.sight
-    return reason(
-        ReasonCode.ROUTE_OUT_OF_SIGHT, unreached=sight.out_of_reach, machines=sight.machines
-    )
+    return RouteOutOfSight(unreached=sight.out_of_reach, machines=sight.machines)
 
 
 def _found(health: Health, heard: Heard, route: Route) -> Reason:
     """Why a route is judged so."""
     told = health.why.numbers
-    probed = {"found": heard.detail, "by_command": route.probe.command is not None}
+    found, by_command = heard.detail, route.probe.command is not None
     match health.why.code:
         case HealthCode.NEVER_GOOD if heard.good:
             return unseen(route)
         case HealthCode.NEVER_GOOD:
-            return reason(ReasonCode.ROUTE_NEVER_GOOD, after_s=told["limit_s"], **probed)
+            return RouteNeverGood(after_s=told["limit_s"], found=found, by_command=by_command)
         case HealthCode.STALE:
-            return reason(ReasonCode.ROUTE_STALE, after_s=told["limit_s"])
+            return RouteStale(after_s=told["limit_s"])
         case HealthCode.BAD:
             streak = int(told["streak"])
-            return reason(ReasonCode.ROUTE_BAD, streak=streak, **probed, route=route.id)
+            return RouteBad(streak=streak, found=found, by_command=by_command, route=route.id)
         case _:
-            return reason(ReasonCode.ROUTE_NOT_PROBED)
+            return RouteNotProbed()

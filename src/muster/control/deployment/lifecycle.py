@@ -1,8 +1,7 @@
 """The lifecycles of deployments and routes: what their moves mean for each other."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.entity import Deployment, Route
@@ -11,7 +10,8 @@ from muster.control.deployment.standing import looks_again_at
 from muster.control.deployment.telling import DeploymentTeller
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_deployments import DeploymentNeverHealthy, DeploymentStartsAgain
 from muster.core.states.deployment import EndpointLifecycle, RouteStatus
 from muster.serving.rollout import FAILED_STARTS_EACH, MOST_FAILED_STARTS
 
@@ -28,10 +28,10 @@ _ENDS = frozenset({RouteStatus.TERMINATING, RouteStatus.TERMINATED})
 """States into which a route takes the reason that it has already, if the move has none."""
 MOST_OF_A_SENTENCE = 300
 """Characters of what a replica's reason tells that are told with its deployment's."""
-_FAILED_STARTS = frozenset(
-    {ReasonCode.DEPLOYMENT_STARTS_AGAIN, ReasonCode.DEPLOYMENT_NEVER_HEALTHY}
-)
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 300.0
+
+
+_FailedStarts = DeploymentStartsAgain | DeploymentNeverHealthy
 
 
 def wait_before_start_s(failed_starts: int) -> float:
@@ -65,38 +65,39 @@ def starts_left(deployment: Deployment) -> bool:
 
 def why_not(deployment: Deployment, now: float) -> Reason | None:
     """Why no replica is made although one is missing, if that is so."""
-    told = _of_last(deployment)
-    if starts_left(deployment):
-        told["in_s"] = next_start_at(deployment) - now
-        if told["in_s"] <= 0:
-            return None
-    return _failing(deployment, told)
+    failing = _failing(deployment, *_last_failed(deployment))
+    if isinstance(failing, DeploymentNeverHealthy):
+        return failing
+    in_s = next_start_at(deployment) - now
+    return replace(failing, in_s=in_s) if in_s > 0 else None
 
 
 def tells_of_starts(why: Reason | None) -> bool:
     """Whether a deployment's reason is that its replicas do not become healthy."""
-    return why is not None and why.code in _FAILED_STARTS
+    return isinstance(why, _FailedStarts)
 
 
 def judge_starts_anew(deployment: Deployment) -> None:
     """Have the reason of a deployment whose replicas do not become healthy say whether others are
     tried, once its budget is another one."""
     if tells_of_starts(deployment.reason):
-        deployment.reason = _failing(deployment, _of_last(deployment))
+        deployment.reason = _failing(deployment, *_last_failed(deployment))
 
 
-def _failing(deployment: Deployment, of_last: Mapping[str, Any]) -> Reason:
-    """The reason of a deployment whose replicas do not become healthy, the last of them so."""
-    code = ReasonCode.DEPLOYMENT_NEVER_HEALTHY
-    if starts_left(deployment):
-        code = ReasonCode.DEPLOYMENT_STARTS_AGAIN
-    return reason(code, **{**of_last, "failed": deployment.failed_starts})
+def _failing(deployment: Deployment, how: str | None, route: str | None) -> _FailedStarts:
+    """The reason of a deployment whose replicas do not become healthy.
+
+    Args:
+        how, route: the end of the last of them, and its id.
+    """
+    kind = DeploymentStartsAgain if starts_left(deployment) else DeploymentNeverHealthy
+    return kind(how=how, route=route, failed=deployment.failed_starts)
 
 
-def _of_last(deployment: Deployment) -> dict[str, Any]:
-    """The numbers about the last replica that did not become healthy."""
+def _last_failed(deployment: Deployment) -> tuple[str | None, str | None]:
+    """The end and the id of the last replica that did not become healthy, where they are known."""
     known = deployment.reason
-    return dict(known.numbers) if known is not None and tells_of_starts(known) else {}
+    return (known.how, known.route) if isinstance(known, _FailedStarts) else (None, None)
 
 
 def _how(why: Reason) -> str:
@@ -203,8 +204,7 @@ class RouteLifecycle(Lifecycle[Route]):
             could_start = starts_left(deployment)
             deployment.failed_starts += 1
             deployment.failed_at = work.now
-            of_last = {"how": _how(why)} | ({"route": route.id} if route.session_id else {})
-            failing = _failing(deployment, of_last)
+            failing = _failing(deployment, _how(why), route.id if route.session_id else None)
             is_over = could_start and not starts_left(deployment)
             if is_over or deployment.reason is None or tells_of_starts(deployment.reason):
                 deployment.reason = failing

@@ -13,7 +13,8 @@ from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.tell_agent import TellAgent
 from muster.core.host_port import parted
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_routes import RoutePortTaken, RoutePortUnseen
 from muster.core.serving.port_holders import PortHolder, PortOrder, PortSeen
 from muster.core.states.deployment import PROBED, ROUTE_TABLE, RouteStatus
 from muster.store.live import Live
@@ -133,12 +134,12 @@ def taken(routes: Routes, route: Route) -> Reason | None:
     holder = None if heard is None else heard.holder
     if holder is None or not holder.is_thief:
         return None
-    return reason(ReasonCode.ROUTE_PORT_TAKEN, who=_WHO[holder], port=_port_of(route))
+    return RoutePortTaken(who=_WHO[holder], port=_port_of(route))
 
 
 def unseen(route: Route) -> Reason:
     """Why a route is not healthy whose probes are good."""
-    return reason(ReasonCode.ROUTE_PORT_UNSEEN, port=_port_of(route), route=route.id)
+    return RoutePortUnseen(port=_port_of(route), route=route.id)
 
 
 def _port_of(route: Route) -> int:

@@ -2,7 +2,6 @@
 anything."""
 
 from collections.abc import Collection
-from typing import Any
 
 from muster.control.deployment.book import Routes
 from muster.control.deployment.bounds import must_be_bounded
@@ -35,7 +34,16 @@ from muster.control.session.ended_specs import EndedSpecs
 from muster.core.errors import Conflict, InvalidSpec, NotFound
 from muster.core.ids import IdKind
 from muster.core.owner import Owner, Principal
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_deployments import (
+    DeploymentHandedIn,
+    DeploymentScaledBy,
+    RolloutBegun,
+    RolloutPausedBy,
+    RolloutResumedBy,
+    RolloutUndoneBy,
+)
+from muster.core.reasons.of_sessions import Cancelled
 from muster.core.results import SchedulingResult
 from muster.core.serving.hosts import HostRule
 from muster.core.specs.deployment import DeploymentSpec
@@ -131,7 +139,7 @@ class DeploymentRequests:
         if known is None:
             made = self._make(work, principal, spec)
             self._dependents.wait(made, progress)
-            _tell(work, principal, made, ReasonCode.DEPLOYMENT_HANDED_IN, revision=1)
+            _tell(work, made, DeploymentHandedIn(by=principal.owner.user, revision=1))
             return made
         if known.is_going:
             raise Conflict(f"deployment {spec.name!r} is being taken down: wait until it is gone")
@@ -140,8 +148,8 @@ class DeploymentRequests:
         self._change(work, principal, known, spec)
         self._dependents.wait(known, progress)
         if changed := _changed(before, spec, replicas, known.replicas):
-            told = {"revision": known.revision, "changed": changed}
-            _tell(work, principal, known, ReasonCode.DEPLOYMENT_HANDED_IN, **told)
+            by = principal.owner.user
+            _tell(work, known, DeploymentHandedIn(by=by, revision=known.revision, changed=changed))
         return known
 
     def scale(self, work: Work, principal: Principal, id_: str, replicas: int) -> Deployment:
@@ -163,8 +171,8 @@ class DeploymentRequests:
         before = deployment.replicas
         self.set_replicas(work, deployment, replicas)
         if replicas != before:
-            told = {"before": before, "after": replicas}
-            _tell(work, principal, deployment, ReasonCode.DEPLOYMENT_SCALED_BY, **told)
+            by = principal.owner.user
+            _tell(work, deployment, DeploymentScaledBy(by=by, before=before, after=replicas))
         _rewrite(work, deployment)
         return deployment
 
@@ -208,8 +216,9 @@ class DeploymentRequests:
         if (deployment.revision, deployment.rollout) != (was, tried):
             new = deployment.revision if deployment.revision > was else None
             given_up = was if tried is None and new is None and was != number else None
-            told = {"of": number, "revision": new, "given_up": given_up}
-            _tell(work, principal, deployment, ReasonCode.ROLLOUT_UNDONE_BY, **told)
+            by = principal.owner.user
+            why = RolloutUndoneBy(by=by, of=number, revision=new, given_up=given_up)
+            _tell(work, deployment, why)
         return deployment
 
     def pause(self, work: Work, principal: Principal, id_: str) -> Deployment:
@@ -237,7 +246,7 @@ class DeploymentRequests:
             NotFound: no such live deployment of the principal's.
         """
         deployment = self._mine(work, principal, id_)
-        why = reason(ReasonCode.CANCELLED, by=principal.owner.user)
+        why = Cancelled(by=principal.owner.user)
         to = TransitionStatus(_E.DESTROYING)
         expected = DEPLOYMENT_TABLE.live - {_E.DESTROYING}
         self._ended_specs.pay(work, deployment.owner, deployment.spec_bytes)
@@ -388,8 +397,8 @@ class DeploymentRequests:
         if deployment.status is not _E.DEPLOYING:
             expected = frozenset({_E.READY, _E.SCALING})
             to = TransitionStatus(_E.DEPLOYING)
-            numbers = {"before": deployment.stable, "revision": deployment.revision}
-            move = Move(PHASE, reason=reason(ReasonCode.ROLLOUT_BEGUN, **numbers))
+            begun = RolloutBegun(before=deployment.stable, revision=deployment.revision)
+            move = Move(PHASE, reason=begun)
             self._lifecycle.move(work, [deployment], expected, to, move)
 
     def _set_paused(
@@ -402,8 +411,8 @@ class DeploymentRequests:
         changed = rollout.paused(work.now) if paused else rollout.resumed(work.now)
         if changed != rollout:
             deployment.rollout = changed
-            code = ReasonCode.ROLLOUT_PAUSED_BY if paused else ReasonCode.ROLLOUT_RESUMED_BY
-            _tell(work, principal, deployment, code, revision=rollout.to_revision)
+            kind = RolloutPausedBy if paused else RolloutResumedBy
+            _tell(work, deployment, kind(by=principal.owner.user, revision=rollout.to_revision))
             work.unit.touch(deployment)
             work.mark(deployment)
         return deployment
@@ -416,11 +425,8 @@ def _rewrite(work: Work, deployment: Deployment) -> None:
     work.unit.rewrite(deployment)
 
 
-def _tell(
-    work: Work, principal: Principal, deployment: Deployment, code: ReasonCode, **told: Any
-) -> None:
+def _tell(work: Work, deployment: Deployment, why: Reason) -> None:
     """Have the deployment's history tell what somebody did."""
-    why = reason(code, by=principal.owner.user, **told)
     work.unit.note(deployment, PHASE, SchedulingResult.SUCCESS, why)
 
 

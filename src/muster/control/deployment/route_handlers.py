@@ -25,7 +25,8 @@ from muster.control.session.requests import SessionRequests
 from muster.core.errors import Conflict, InvalidSpec, NotFound
 from muster.core.host_port import joined
 from muster.core.owner import Principal, Role
-from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
+from muster.core.reasons import DISPLACED, Reason, ReasonCode
+from muster.core.reasons.of_routes import RouteEnded, RouteEvicted, RouteNotTaken, RouteQuota
 from muster.core.states import SESSION_TABLE, SessionStatus
 from muster.core.states.deployment import PROBED, ROUTE_TABLE, RouteStatus
 from muster.serving.probing import (
@@ -107,9 +108,9 @@ class ProvisioningRoute(LifecycleHandler[Route]):
         try:
             session = self._sessions.submit(work, owner, session_spec(route), is_replica=True)
         except Conflict as refused:
-            return reason(ReasonCode.ROUTE_QUOTA, how=str(refused)[:500])
+            return RouteQuota(how=str(refused)[:500])
         except (InvalidSpec, NotFound) as refused:
-            why = reason(ReasonCode.ROUTE_NOT_TAKEN, how=str(refused)[:500])
+            why = RouteNotTaken(how=str(refused)[:500])
             self._lifecycle.failed(work, route, why)
             result.failures[route] = why
             return None
@@ -194,7 +195,7 @@ class RouteEviction(LifecycleHandler[Route]):
             room[deployment] -= 1
             if not never_good or route.reason is None:
                 found = self._routes.heard(route).detail
-                route.reason = reason(ReasonCode.ROUTE_EVICTED, after_s=unhealthy_s, found=found)
+                route.reason = RouteEvicted(after_s=unhealthy_s, found=found)
             self._lifecycle.failed(work, route, route.reason)
             result.successes.append(route)
         return result
@@ -315,8 +316,8 @@ def _ended(route: Route, session: Session | None) -> Reason:
     """Why a route's session ended, as far as is known."""
     why = None if session is None else session.reason
     how = "" if why is None else why.sentence()
-    told = {"how": how, "session": route.session_id or ""}
-    return reason(ReasonCode.ROUTE_ENDED, **told, lost=_went_with_machine(session))
+    lost = _went_with_machine(session)
+    return RouteEnded(how=how, session=route.session_id or "", lost=lost)
 
 
 def _went_with_machine(session: Session | None) -> bool:

@@ -7,7 +7,7 @@ from muster.control.deployment.requests import DeploymentRequests
 from muster.control.deployment.standing import standing
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_deployments import ScaledByLoad
 from muster.core.results import SchedulingResult
 from muster.core.specs.serving import ScaleMetric, ScaleSpec
 from muster.core.states.deployment import UP, EndpointLifecycle
@@ -68,8 +68,7 @@ class ScaleByLoad(FollowingHandler[Deployment]):
         before = record.replicas
         if decision.wanted == before:
             return
-        why = reason(
-            ReasonCode.SCALED_BY_LOAD,
+        why = ScaledByLoad(
             before=before,
             after=decision.wanted,
             how=decision.why.code,

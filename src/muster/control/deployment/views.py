@@ -10,7 +10,8 @@ from muster.control.deployment.loads import Loads, Total
 from muster.control.deployment.queries import rollout_view, unready_counts
 from muster.control.engine.module import Parts
 from muster.control.session.explaining.spec_warnings import spec_warnings
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_deployments import AccessAtProxyAlone, AccessUnknown
 from muster.core.serving.port_holders import BY_NOTHING, PORTS
 from muster.core.states import AgentStatus
 from muster.core.states.deployment import UP, RouteStatus
@@ -70,7 +71,7 @@ def _unknown_access(deployment: Deployment, accounts: Accounts) -> Iterator[Reas
     if unknown:
         more = len(unknown) - MOST_UNKNOWN
         named = ", ".join(unknown[:MOST_UNKNOWN]) + (f" and {more} more" if more > 0 else "")
-        yield reason(ReasonCode.ACCESS_UNKNOWN, who=named, domain=domain)
+        yield AccessUnknown(who=named, domain=domain)
 
 
 def _access_at_proxy_alone(deployment: Deployment, live: Live) -> Iterator[Reason]:
@@ -84,8 +85,7 @@ def _access_at_proxy_alone(deployment: Deployment, live: Live) -> Iterator[Reaso
     ]
     unkept = sum(agent.attributes.get(PORTS) == BY_NOTHING for agent in there)
     if unkept:
-        told = {"open": unkept, "machines": len(there), "group": deployment.group}
-        yield reason(ReasonCode.ACCESS_AT_PROXY_ALONE, **told)
+        yield AccessAtProxyAlone(open=unkept, machines=len(there), group=deployment.group)
 
 
 def load_of(routes: Iterable[Route], loads: Loads, now: float, held: int = 0) -> LoadView:

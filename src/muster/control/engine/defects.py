@@ -13,7 +13,8 @@ that raises is left out, and rests as a whole.
 import logging
 from collections.abc import Iterable, Sequence
 
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_sessions import HandlerError
 from muster.store.entity import Record
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class Defects:
         elif is_new:
             self._not_on_new.add(handler)
         else:
-            why = reason(ReasonCode.HANDLER_ERROR, handler=handler, error=repr(error)[:200])
+            why = HandlerError(handler=handler, error=repr(error)[:200])
             self._left_out[None if has_ended else handler, record] = until, why
         return Undone(handler)
 
@@ -116,7 +117,7 @@ class Defects:
         spares_new = None in self._not_on_new
         until, found = self._begin_to_leave_out(now), False
         before = {record for handler, record in self._left_out if handler is None}
-        why = reason(ReasonCode.HANDLER_ERROR, handler=SOME_HANDLER, error=str(error)[:200])
+        why = HandlerError(handler=SOME_HANDLER, error=str(error)[:200])
         for chain in chains:
             for record, is_new in chain:
                 if spares_new if is_new else record in before:

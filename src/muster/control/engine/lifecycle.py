@@ -7,7 +7,8 @@ from typing import ClassVar, Generic
 from muster.control.engine.handler import TransitionStatus
 from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.work import Move, Work
-from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons import Reason
+from muster.core.reasons.of_sessions import PhaseGaveUp
 from muster.store.entity import R, Record, Tried
 
 
@@ -93,7 +94,4 @@ class Lifecycle(Generic[R]):
     def gave_up(self, phase: str, tries: int, reason: Reason) -> Reason:
         """The reason of a GIVE_UP of ``phase`` after so many tries, the last of which failed for
         ``reason``."""
-        return Reason(
-            ReasonCode.PHASE_GAVE_UP,
-            (("phase", phase), ("tries", tries), ("how", reason.sentence())),
-        )
+        return PhaseGaveUp(phase=phase, tries=tries, how=reason.sentence())

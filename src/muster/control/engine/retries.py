@@ -4,7 +4,8 @@ import math
 import sys
 from dataclasses import dataclass
 
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_sessions import RetryBackoff
 from muster.store.entity import Tried
 
 NO_LIMIT = sys.maxsize
@@ -39,7 +40,7 @@ def wait_for_next_try(record: Tried, now: float) -> list[Reason]:
     """The reason that a record tells while its next try is ahead, if one is."""
     if record.retry_at <= now:
         return []
-    return [reason(ReasonCode.RETRY_BACKOFF, seconds=seconds_left(record, now))]
+    return [RetryBackoff(seconds=seconds_left(record, now))]
 
 
 def seconds_left(record: Tried, now: float) -> float:

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from muster.control.engine.work import Work
 from muster.core.owner import Principal
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_settings import SettingChanged
 from muster.core.settings import (
+    Difference,
     SettingChange,
     SettingKind,
     SettingName,
@@ -40,15 +41,12 @@ def note_change(
     elif after is None:
         change = SettingChange.REMOVED
     told = differences(before or _NOTHING, after or _NOTHING)
-    numbers = {**changed_by(by or work.asker), "changes": told}
-    why = reason(ReasonCode.SETTING_CHANGED, **numbers)
+    why = _changed(by or work.asker, told)
     work.unit.note_setting(SettingName(kind, name), change, why)
 
 
-def changed_by(principal: Principal | None) -> dict[str, str]:
-    """The numbers of a reason that tell who changed something: nothing for the controller."""
-    if principal is None:
-        return {}
-    owner, token = principal.owner, principal.token
-    told = {"by": owner.user, "domain": owner.domain}
-    return {**told, "token": token} if token is not None else told
+def _changed(by: Principal | None, told: tuple[Difference, ...]) -> SettingChanged:
+    """The reason that somebody, or with None the controller, changed a setting."""
+    if by is None:
+        return SettingChanged(changes=told)
+    return SettingChanged(by=by.owner.user, domain=by.owner.domain, token=by.token, changes=told)

@@ -27,7 +27,8 @@ from muster.control.engine.handler import (
 )
 from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_sessions import PhaseExpired
 from muster.core.results import SchedulingResult
 from muster.store.entity import R, Record, Told, Tried
 
@@ -321,8 +322,8 @@ class _Judged(_Step[T]):
     def _judge_rest(self, record: T, skipped: Sequence[Reason], work: Work) -> None:
         timeout_s = self._judged.timeout_s(record, work)
         if timeout_s is not None and work.now >= self._judged.since(record, work) + timeout_s:
-            why = self._judged.expiry_reason(record, work, timeout_s) or reason(
-                ReasonCode.PHASE_EXPIRED, phase=self._handler.name, timeout_s=round(timeout_s, 3)
+            why = self._judged.expiry_reason(record, work, timeout_s) or PhaseExpired(
+                phase=self._handler.name, timeout_s=round(timeout_s, 3)
             )
             self._apply(record, SchedulingResult.EXPIRED, why, work)
         elif skipped:

@@ -14,7 +14,8 @@ from muster.control.engine.retries import RetryPolicy
 from muster.control.engine.wake_share import WakeShare
 from muster.core.ids import IdFactory
 from muster.core.owner import Principal
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_sessions import RoomTakenMeanwhile
 from muster.core.results import SchedulingResult
 from muster.store.entity import Record, Tried
 from muster.store.unit import Unit
@@ -139,7 +140,7 @@ class Work:
 
     def tell_losers(self) -> None:
         """If the last wake lost a race, note that in the history of the records that sit out."""
-        why = reason(ReasonCode.LOST_RACE)
+        why = RoomTakenMeanwhile()
         for name in self.races.to_tell():
             record = self.live.find(name)
             if record is not None:

@@ -5,12 +5,25 @@ from collections.abc import Collection, Sequence
 from muster.control.health import ladder
 from muster.control.health.entity import Incident
 from muster.control.health.ladder import Progress
-from muster.core.health.verdict import Severity, Verdict
-from muster.core.reasons import ReasonCode
+from muster.core.health.verdict import CheckResult, Severity, Verdict
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_health import HealthFaulty, HealthUnknown, HealthWell
 from muster.core.states.health import HEALTH_TABLE, ILL, HealthStatus
 from muster.store.records import Agent
 
 _H = HealthStatus
+
+
+_FOUND = {
+    CheckResult.HEALTHY: HealthWell,
+    CheckResult.UNKNOWN: HealthUnknown,
+    CheckResult.FAULTY: HealthFaulty,
+}
+
+
+def found(result: CheckResult, told: str) -> Reason:
+    """The reason that a check found this, in its own words."""
+    return _FOUND[result](verdict=told)
 
 
 def is_heal_due(incident: Incident) -> bool:

@@ -15,7 +15,8 @@ from muster.control.health.limits import MAY_STAY_S
 from muster.control.health.turns import why_no_turn
 from muster.core.health import sentences
 from muster.core.owner import Principal
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_health import HealthNoCheck
 from muster.core.specs.health import HealthSpec
 from muster.core.states.health import HealthStatus
 from muster.core.views.base import ReasonView
@@ -68,12 +69,12 @@ def missing_checks(live: Live, group: str) -> list[Reason]:
         for each in live.agents.values()
         if each.group == group and each.connected and each.checks
     ]
-    found = []
+    found: list[Reason] = []
     for check in health.checks:
         lack = [each.name for each in agents if check not in each.checks]
         if lack:
-            numbers = {"check": check, "group": group, "agents": len(lack), "agent": min(lack)}
-            found.append(reason(ReasonCode.HEALTH_NO_CHECK, **numbers))
+            agent = min(lack)
+            found.append(HealthNoCheck(check=check, group=group, agents=len(lack), agent=agent))
     return found
 
 

@@ -10,7 +10,8 @@ from muster.control.health.ladder import words
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.core.health.service import load
 from muster.core.health.verdict import MAX_WHAT, Verdict, bounded, unknown
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_health import HealthHealFailed
 from muster.core.states import SESSION_TABLE, AgentStatus
 from muster.core.states.health import HEALTH_TABLE, HealthStatus
 from muster.store.records import Agent, Session
@@ -56,7 +57,7 @@ class FollowServices(FollowingHandler[Session]):
                 self._lifecycle.note_end(work, incident)  # it is back with another boot, or late
             case _:
                 how = bounded(_how(record), MAX_WHAT)
-                why = reason(ReasonCode.HEALTH_HEAL_FAILED, heal=words(incident.heal), how=how)
+                why = HealthHealFailed(heal=words(incident.heal), how=how)
                 self._lifecycle.heal_failed(work, incident, self.name, why, refused=True)
 
 

@@ -22,7 +22,16 @@ from muster.control.health.room import Room
 from muster.control.health.turns import why_no_turn
 from muster.core.health.service import Service, ServiceName
 from muster.core.health.verdict import unknown
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_health import (
+    HealthHealed,
+    HealthHealFailed,
+    HealthNotBack,
+    HealthNotEmpty,
+    HealthSilent,
+    HealthUnknown,
+    HealthWaitsEmpty,
+)
 from muster.core.states import AgentStatus
 from muster.core.states.health import HealthStatus
 from muster.store.records import Agent
@@ -100,15 +109,15 @@ class _OfMachines(LifecycleHandler[Incident]):
         if agent.status is not AgentStatus.ALIVE or not rows:
             return None
         self._room.clear(work, incident, agent, devices, self.name)
-        return reason(ReasonCode.HEALTH_WAITS_EMPTY, agent=agent.name, kernels=len(rows))
+        return HealthWaitsEmpty(agent=agent.name, kernels=len(rows))
 
     def _why_over(self, incident: Incident, agent: Agent, work: Work) -> Reason:
         """Why a machine on which no service could begin is waited for no longer."""
         if agent.status is not AgentStatus.ALIVE:
             silent_s = round(work.now - agent.status_changed_at)
-            return reason(ReasonCode.HEALTH_SILENT, silent_s=silent_s)
+            return HealthSilent(silent_s=silent_s)
         since = incident.leave_by or incident.status_changed_at
-        return reason(ReasonCode.HEALTH_NOT_EMPTY, waited_s=round(work.now - since))
+        return HealthNotEmpty(waited_s=round(work.now - since))
 
 
 class CheckMachines(_OfMachines):
@@ -187,7 +196,7 @@ class WatchChecks(_OfMachines):
         told = "nothing is known of it any more"
         if service is not None:
             told = f"it did not report within {limit_s:g} s"
-            why = reason(ReasonCode.HEALTH_UNKNOWN, verdict=told)
+            why = HealthUnknown(verdict=told)
             self._lifecycle.stop(work, service, self.name, why)
         self._lifecycle.judge(work, incident, self.name, unknown(_CHECK, told))
 
@@ -225,7 +234,7 @@ class ResetDevices(_OfMachines):
     ) -> None:
         spec = self._lifecycle.spec_of(incident)
         if has_booted(incident, agent):
-            why = reason(ReasonCode.HEALTH_HEALED, heal="reboot")
+            why = HealthHealed(heal="reboot")
             self._lifecycle.stop_service(work, incident, self.name, why)
             self._lifecycle.healed(work, incident, self.name)
         elif self._is_over(incident, work):
@@ -241,7 +250,7 @@ class ResetDevices(_OfMachines):
             self._fail(incident, "nothing is known of it any more", work)
 
     def _fail(self, incident: Incident, how: str, work: Work) -> None:
-        why = reason(ReasonCode.HEALTH_HEAL_FAILED, heal=words(incident.heal), how=how)
+        why = HealthHealFailed(heal=words(incident.heal), how=how)
         self._lifecycle.stop_service(work, incident, self.name, why)
         self._lifecycle.heal_failed(work, incident, self.name, why)
 
@@ -258,12 +267,12 @@ class RebootMachines(_OfMachines):
     ) -> None:
         outcome, incident.rebooted = incident.rebooted, None
         if has_booted(incident, agent):
-            why = reason(ReasonCode.HEALTH_HEALED, heal=words(incident.heal))
-            self._lifecycle.stop_service(work, incident, self.name, why)
+            done = HealthHealed(heal=words(incident.heal))
+            self._lifecycle.stop_service(work, incident, self.name, done)
             self._lifecycle.healed(work, incident, self.name)
         elif outcome is not None and outcome.done is False:
             how = outcome.error or "nobody says why"
-            why = reason(ReasonCode.HEALTH_HEAL_FAILED, heal=words(incident.heal), how=how)
+            why = HealthHealFailed(heal=words(incident.heal), how=how)
             self._lifecycle.heal_failed(work, incident, self.name, why, refused=True)
         elif outcome is not None:
             self._wait(incident, work)
@@ -301,12 +310,13 @@ class RebootMachines(_OfMachines):
 
     def _give_up(self, incident: Incident, agent: Agent, work: Work) -> None:
         heal = words(incident.heal)
+        why: Reason
         if incident.acted_at is None:
             how = self._why_over(incident, agent, work).sentence()
-            why = reason(ReasonCode.HEALTH_HEAL_FAILED, heal=heal, how=how)
+            why = HealthHealFailed(heal=heal, how=how)
         else:
             timeout_s = self._lifecycle.spec_of(incident).reboot_timeout
-            why = reason(ReasonCode.HEALTH_NOT_BACK, heal=heal, timeout_s=timeout_s)
+            why = HealthNotBack(heal=heal, timeout_s=timeout_s)
         self._lifecycle.stop_service(work, incident, self.name, why)
         self._lifecycle.heal_failed(work, incident, self.name, why)
 

@@ -1,6 +1,7 @@
 """Operators' decisions about the health of machines: functions of one wake's work that refuse
 before they change anything."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from muster.control.engine.work import Work
@@ -9,7 +10,12 @@ from muster.control.health.lifecycle import IncidentLifecycle
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import AgentId
 from muster.core.owner import Principal
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_health import (
+    HealthAsked,
+    HealthHealAsked,
+    HealthIsolatedBy,
+    HealthReturnedBy,
+)
 from muster.store.records import Agent
 
 PHASE = "Request"
@@ -24,11 +30,12 @@ class HealthDecision(StrEnum):
     RETURN = "return"
 
 
-_CODES = {
-    HealthDecision.CHECK: ReasonCode.HEALTH_ASKED,
-    HealthDecision.HEAL: ReasonCode.HEALTH_HEAL_ASKED,
-    HealthDecision.ISOLATE: ReasonCode.HEALTH_ISOLATED_BY,
-    HealthDecision.RETURN: ReasonCode.HEALTH_RETURNED_BY,
+_Reason = type[HealthAsked | HealthHealAsked | HealthIsolatedBy | HealthReturnedBy]
+_REASONS: Mapping[HealthDecision, _Reason] = {
+    HealthDecision.CHECK: HealthAsked,
+    HealthDecision.HEAL: HealthHealAsked,
+    HealthDecision.ISOLATE: HealthIsolatedBy,
+    HealthDecision.RETURN: HealthReturnedBy,
 }
 
 
@@ -58,8 +65,8 @@ class HealthRequests:
                 while it is being rebooted.
         """
         agent = _found(work, id_)
-        told = {"by": principal.owner.user, "note": note, "agent": agent.name}
-        why = reason(_CODES[decision], **told)
+        by = principal.owner.user
+        why = _REASONS[decision](by=by, note=note, agent=agent.name)
         match decision:
             case HealthDecision.CHECK:
                 return self._lifecycle.check(work, agent, PHASE, why)

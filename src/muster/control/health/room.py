@@ -13,7 +13,7 @@ from muster.control.pool.slices import SliceLifecycle
 from muster.control.pool.states import PoolStatus
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_health import HealthHeals, HealthReplaced
 from muster.core.specs.pool import SLICE
 from muster.store.records import Agent
 
@@ -43,7 +43,7 @@ class Room:
         once it had its time to end by itself. Its tasks count as displaced."""
         if work.now < (incident.leave_by or 0.0):
             return
-        why = reason(ReasonCode.HEALTH_HEALS, agent=agent.name)
+        why = HealthHeals(agent=agent.name)
         until = (incident.leave_by or 0.0) + MAY_STAY_S
         for row in list(work.live.allocations_on.get(agent.id, {}).values()):
             kernel = work.live.kernels.get(row.kernel_id)
@@ -66,6 +66,6 @@ class Room:
         if self._cluster.machine_holds.on(agent.id, work.now) is not None:
             return
         note_loss(work, pool)
-        why = reason(ReasonCode.HEALTH_REPLACED, machine=agent.name)
+        why = HealthReplaced(machine=agent.name)
         until = work.now + REPLACED_WITHIN_S
         self._slices.doom(work, slice_, phase, why, failed=True, leave_by=until)

@@ -16,7 +16,8 @@ from muster.control.health.incidents import Incidents
 from muster.control.health.lifecycle import IncidentLifecycle
 from muster.core.health.remedy import Remedy
 from muster.core.ids import AgentId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_health import HealthFaultSeen
 from muster.core.states import SESSION_TABLE
 from muster.core.text import count
 from muster.store.records import Agent, Kernel, Session
@@ -166,7 +167,7 @@ class SeenHealth:
                 remedy, confirmed = Remedy.OPERATOR, True
                 what = f"{what}; it was healed {MOST_A_DAY} times within a day, and it did not last"
             times.append(work.now)
-        why = reason(ReasonCode.HEALTH_SEEN, what=what)
+        why = HealthFaultSeen(what=what)
         self._lifecycle.suspect(
             work,
             agent,

@@ -9,6 +9,7 @@ from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.health import ladder
 from muster.control.health.conditions import (
+    found,
     ill_of,
     is_known_faulty,
     is_out_of_work,
@@ -34,7 +35,19 @@ from muster.control.session.services import Services
 from muster.core.health.remedy import Remedy, strongest
 from muster.core.health.service import Service
 from muster.core.health.verdict import CheckResult, Verdict, bounded
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_health import (
+    HealthForOperator,
+    HealthGaveUp,
+    HealthHealed,
+    HealthLapsed,
+    HealthLetBe,
+    HealthManyUnknown,
+    HealthRemoved,
+    HealthUnchecked,
+    HealthUnknown,
+    HealthUnproven,
+)
 from muster.core.results import SchedulingResult
 from muster.core.specs.health import HealthSpec
 from muster.core.states import AgentStatus
@@ -46,11 +59,6 @@ _H = HealthStatus
 _NO_HEALTH = HealthSpec()  # of a group that has none: operators may still have machines checked
 _MAX_TOLD = 400
 _MAX_REST = 4000
-_FOUND = {
-    CheckResult.HEALTHY: ReasonCode.HEALTH_WELL,
-    CheckResult.UNKNOWN: ReasonCode.HEALTH_UNKNOWN,
-    CheckResult.FAULTY: ReasonCode.HEALTH_FAULTY,
-}
 
 
 class HealthSteps(Lifecycle[Incident]):
@@ -95,15 +103,14 @@ class HealthSteps(Lifecycle[Incident]):
                 incident.devices = with_faults(incident, agent, verdict)
         means, bounds = self._means(incident), self._bounds(incident)
         step = ladder.after_check(result, progress, means, bounds)
-        why = reason(_FOUND[result], verdict=told)
+        why = found(result, told)
         if result is CheckResult.HEALTHY and incident.confirmed and not ladder.is_met(progress):
             step = ladder.heal(progress, means, bounds)
         elif result is CheckResult.UNKNOWN and step is not ladder.CHECK_AGAIN:
             unknown = self._incidents.in_group(incident.group).unknown_at(work.now)
             machines = self.machines_of(incident.group)
             if ladder.many_unknown(unknown, machines):
-                why = reason(
-                    ReasonCode.HEALTH_MANY_UNKNOWN,
+                why = HealthManyUnknown(
                     agent=incident.agent,
                     group=incident.group,
                     unknown=unknown,
@@ -126,12 +133,13 @@ class HealthSteps(Lifecycle[Incident]):
         progress = incident.progress
         if incident.confirmed and not (progress.healed and ladder.is_met(progress)):
             step = ladder.heal(progress, self._means(incident), self._bounds(incident))
-            why = reason(ReasonCode.HEALTH_UNKNOWN, verdict=told)
+            why = HealthUnknown(verdict=told)
             self.take(work, incident, step, phase, why)
         else:
-            numbers = {"agent": incident.agent, "group": incident.group, "pause_s": UNPROVEN_S}
-            why = reason(ReasonCode.HEALTH_UNCHECKED, told=told, **numbers)
-            self._return_unproven(work, incident, phase, why)
+            unchecked = HealthUnchecked(
+                told=told, agent=incident.agent, group=incident.group, pause_s=UNPROVEN_S
+            )
+            self._return_unproven(work, incident, phase, unchecked)
 
     def _is_in_vain(self, incident: Incident, step: Step) -> bool:
         """Whether an operator would have to look at a machine against which nothing is known."""
@@ -141,8 +149,8 @@ class HealthSteps(Lifecycle[Incident]):
     def _let_go(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
         """Have a machine take work again of which nothing could be found out, and which could not
         be healed."""
-        numbers = {"agent": incident.agent, "told": why.sentence()[:_MAX_TOLD]}
-        in_vain = reason(ReasonCode.HEALTH_UNPROVEN, pause_s=UNPROVEN_S, **numbers)
+        told = why.sentence()[:_MAX_TOLD]
+        in_vain = HealthUnproven(pause_s=UNPROVEN_S, agent=incident.agent, told=told)
         self._return_unproven(work, incident, phase, in_vain)
 
     def _return_unproven(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
@@ -156,7 +164,7 @@ class HealthSteps(Lifecycle[Incident]):
         """Have a machine that was reset or rebooted checked again."""
         done = incident.progress.healed + 1
         incident.progress = replace(incident.progress, healed=done)
-        why = reason(ReasonCode.HEALTH_HEALED, heal=words(incident.heal))
+        why = HealthHealed(heal=words(incident.heal))
         self.move_to(work, incident, _H.VERIFYING, phase, why)
 
     def heal_failed(
@@ -247,12 +255,13 @@ class HealthSteps(Lifecycle[Incident]):
 
     def _give_up(self, work: Work, incident: Incident, phase: str, why: Reason) -> None:
         told = why.sentence()[:_MAX_TOLD]
-        numbers = {"agent": incident.agent, "told": told}
+        given_up: Reason
         if incident.progress.remedy is Remedy.OPERATOR:
-            given_up = reason(ReasonCode.HEALTH_FOR_OPERATOR, **numbers)
+            given_up = HealthForOperator(agent=incident.agent, told=told)
         else:
-            rounds = incident.progress.rounds
-            given_up = reason(ReasonCode.HEALTH_GAVE_UP, rounds=rounds, **numbers)
+            given_up = HealthGaveUp(
+                rounds=incident.progress.rounds, agent=incident.agent, told=told
+            )
         self.move_to(work, incident, _H.ISOLATED, phase, given_up, SchedulingResult.GIVE_UP)
 
     def _record(self, work: Work, incident: Incident, verdict: Verdict) -> None:
@@ -269,22 +278,20 @@ class HealthSteps(Lifecycle[Incident]):
 
     def gone(self, work: Work, incident: Incident, phase: str) -> None:
         """End the incident of a machine that was removed."""
-        why = reason(ReasonCode.HEALTH_REMOVED)
+        why = HealthRemoved()
         self.stop_service(work, incident, phase, why)
         self.move_to(work, incident, _H.GONE, phase, why)
 
     def lapse(self, work: Work, incident: Incident, phase: str) -> None:
         """End an incident of which nothing was confirmed, and whose turn did not come."""
         waited_s = round(work.now - incident.status_changed_at)
-        self.move_to(
-            work, incident, _H.HEALTHY, phase, reason(ReasonCode.HEALTH_LAPSED, waited_s=waited_s)
-        )
+        self.move_to(work, incident, _H.HEALTHY, phase, HealthLapsed(waited_s=waited_s))
 
     def let_be(self, work: Work, incident: Incident, phase: str) -> None:
         """End an incident in which nothing but failed tasks spoke against a machine on which
         others' work goes on."""
         waited_s = round(work.now - incident.began_at)
-        why = reason(ReasonCode.HEALTH_LET_BE, waited_s=waited_s)
+        why = HealthLetBe(waited_s=waited_s)
         self.move_to(work, incident, _H.HEALTHY, phase, why)
 
     # -- services ------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from muster.core.health.stragglers import (
     stragglers,
 )
 from muster.core.ids import AgentId, JobId, KernelId, SessionId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_sessions import StragglerSuspected
 from muster.core.resources import GPU_WHOLE
 from muster.core.results import SchedulingResult
 from muster.core.states import KernelStatus, SessionStatus
@@ -185,8 +186,7 @@ def _by_member(found: Sequence[Straggler], session: Session, live: Live) -> dict
             continue
         agent = live.agents[kernel.agent_id]
         task = kernel.task_index
-        why = reason(
-            ReasonCode.STRAGGLER,
+        why = StragglerSuspected(
             member=f"kernel {kernel.index}" if task is None else f"task {task}",
             agent=agent.name,
             device=device,

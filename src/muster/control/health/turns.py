@@ -11,7 +11,8 @@ from muster.control.health.entity import Incident, IncidentId
 from muster.control.health.incidents import Incidents
 from muster.control.health.ladder import Wish
 from muster.control.health.lifecycle import IncidentLifecycle
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_health import HealthWaitsTurn
 from muster.core.states.health import HEALTH_TABLE
 
 
@@ -60,8 +61,7 @@ def why_no_turn(incident: Incident, incidents: Incidents, most: int) -> Reason:
     Args:
         most: machines of its group that may have a turn at a time.
     """
-    return reason(
-        ReasonCode.HEALTH_WAITS_TURN,
+    return HealthWaitsTurn(
         group=incident.group,
         out=len(incidents.in_group(incident.group).out),
         most=most,

@@ -2,6 +2,7 @@
 tasks (design: Job derivation)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from muster.control.engine.handler import DerivationHandler, Stage, TransitionStatus
 from muster.control.engine.work import Work
@@ -9,7 +10,8 @@ from muster.control.job.judge import derive_job
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.promote import why_with_job
 from muster.control.session.lifecycle import SessionLifecycle
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_tasks import TasksFailed, TasksTolerated
 from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, SessionStatus, TaskState
 from muster.scheduling.policy.validators import NEVER
 from muster.store.live import Live
@@ -116,17 +118,17 @@ def _why(job: Job, state: JobState) -> Reason | None:
     if state is JobState.SUCCEEDED:
         if not failed:
             return None
-        return reason(ReasonCode.TASKS_TOLERATED, failed=failed, tolerated=tolerated)
-    if state is JobState.FAILED and job.reason and job.reason.code is ReasonCode.TASKS_FAILED:
+        return TasksTolerated(failed=failed, tolerated=tolerated)
+    if state is JobState.FAILED and isinstance(job.reason, TasksFailed):
         alone = not job.spec.keep_going and not job.spec.coscheduled
         stopped = alone and failed > tolerated
         none = failed <= tolerated and not job.counts.get(TaskState.SUCCEEDED)
-        numbers = dict(job.reason.numbers) | {
-            "failed": failed,
-            "others": failed - 1,
-            "stopped": stopped,
-            "none": none,
-            "sole": failed == 1 and not stopped,
-        }
-        return Reason(job.reason.code, tuple(numbers.items()))
+        return replace(
+            job.reason,
+            failed=failed,
+            others=failed - 1,
+            stopped=stopped,
+            none=none,
+            sole=failed == 1 and not stopped,
+        )
     return job.reason

@@ -11,7 +11,8 @@ from muster.control.engine.work import Move, Work
 from muster.control.job.held import HeldAttempts
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import AgentId
-from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
+from muster.core.reasons import DISPLACED, Reason, ReasonCode
+from muster.core.reasons.of_tasks import TaskStopped
 from muster.core.results import SchedulingResult
 from muster.core.specs import SessionType
 from muster.core.states import JOB_TABLE, KernelStatus, SessionStatus, TaskState
@@ -87,7 +88,7 @@ class ExpandJobs(FollowingHandler[Job]):
         while job.next_task < last:
             task = self._next_task(job, work)
             if job.stopped is not None and task.index in job.stopped:
-                task.reason = reason(ReasonCode.TASK_STOPPED, index=task.index)
+                task.reason = TaskStopped(index=task.index)
                 task.finished_at = work.now
                 stopped = Move(self.name, SchedulingResult.GIVE_UP, task.reason)
                 work.move(task, {task.status}, TaskState.KILLED, stopped)

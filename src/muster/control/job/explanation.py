@@ -23,7 +23,8 @@ from muster.core import sentences
 from muster.core.errors import NotFound
 from muster.core.ids import AgentId, JobId, SessionId
 from muster.core.owner import Principal, Role
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_tasks import NotYetCandidate, TaskRetryBackoff
 from muster.core.states import TASK_TABLE, JobState, KernelStatus, SessionStatus, TaskState
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import WhyView
@@ -71,7 +72,7 @@ def explain_job(
     queued = cluster.candidates.get(job.id, 0)
     to_come = job.tasks_total - job.next_task
     if to_come:
-        reasons.append(reason(ReasonCode.NOT_YET_CANDIDATE, waiting=to_come, candidates=queued))
+        reasons.append(NotYetCandidate(waiting=to_come, candidates=queued))
     counts = all_counts(job.counts, job.tasks_total, job.next_task, ended=False)
     verdict, where = sentences.tasks(counts), _where(live, job, now)
     standing = standing_of_tasks(counts)
@@ -216,8 +217,7 @@ def _paused(live: Live, job: Job, now: float) -> list[Reason]:
     task = min(paused, key=lambda task: (task.retry_at, task.index))
     agent = live.agents.get(task.failed_agents[-1]) if task.failed_agents else None
     return [
-        reason(
-            ReasonCode.TASK_RETRY_BACKOFF,
+        TaskRetryBackoff(
             index=task.index,
             failures=task.failure_count,
             agent=None if agent is None else agent.name,

@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
+from muster.core.reasons import DISPLACED, Reason, ReasonCode
+from muster.core.reasons.of_sessions import LeaderEnded
 from muster.core.states import JobState, KernelStatus, TaskState
 from muster.core.states.task import ACTIVE
 from muster.scheduling.policy.validators import NEVER
@@ -194,7 +195,7 @@ def _succeeded(alone: TaskVerdict, budget: Budget, leader: int) -> TaskVerdict:
         budget.failure_count,
         budget.preemption_count,
         TaskState.SUCCEEDED,
-        reason(ReasonCode.LEADER_ENDED, index=leader),
+        LeaderEnded(index=leader),
     )
 
 

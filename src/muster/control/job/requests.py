@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.control.engine.owned_work import OwnedWork
 from muster.control.engine.work import Work
@@ -28,11 +28,11 @@ from muster.control.session.cluster.priorities import set_priority, tell_priorit
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import job_class
 from muster.control.session.ended_specs import EndedSpecs
-from muster.control.session.lifecycle import SessionLifecycle, cancelled, with_force
+from muster.control.session.lifecycle import SessionLifecycle, cancelled
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import JobId
 from muster.core.owner import Owner, Principal
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_tasks import TaskStopped
 from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec
 from muster.core.states import JOB_TABLE, JobState, TaskState
@@ -212,7 +212,7 @@ class JobRequests(OwnedWork):
         self._sessions.kill(work, left, PHASE, why)
         if job.status in JOB_TABLE.terminal:
             if job.reason is not None:
-                job.reason = with_force(job.reason)
+                job.reason = replace(job.reason, forced=True)
             work.look_later(left)  # those that have not heard of the job's end yet
             return job
         job.reason = why
@@ -252,7 +252,7 @@ class JobRequests(OwnedWork):
             return self.cancel(work, principal, id_)
         job.stopped = stopped
         work.unit.touch(job)
-        why = reason(ReasonCode.TASK_STOPPED, index=index, by=principal.owner.user)
+        why = TaskStopped(index=index, by=principal.owner.user)
         work.unit.note(job, PHASE, SchedulingResult.SUCCESS, why)
         if task is not None:
             stop_task(task, work, self._sessions, PHASE, why)

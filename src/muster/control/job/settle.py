@@ -12,7 +12,8 @@ from muster.control.session.cluster.eligibility import wait_for_deployments_no_m
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import has_begun
 from muster.core.job_remarks import of_end, with_task
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_tasks import TaskLost, TasksFailed
 from muster.core.results import SchedulingResult
 from muster.core.specs import JobSpec
 from muster.core.specs.job import OnTimeout
@@ -209,8 +210,7 @@ def note_first_loss(task: Task, verdict: TaskVerdict) -> None:
     how = verdict.reason.sentence() if verdict.reason else verdict.state.lower()
     match verdict.state:
         case TaskState.FAILED if job.tasks_total > 1:
-            job.reason = reason(
-                ReasonCode.TASKS_FAILED,
+            job.reason = TasksFailed(
                 failed=1,
                 others=0,
                 tolerated=job.spec.max_task_failures,
@@ -220,7 +220,7 @@ def note_first_loss(task: Task, verdict: TaskVerdict) -> None:
             )
         case TaskState.WORKER_FAILED:
             limit = job.spec.max_retries_preemption
-            job.reason = reason(ReasonCode.TASK_LOST, index=task.index, limit=limit)
+            job.reason = TaskLost(index=task.index, limit=limit)
         case _:
             job.reason = verdict.reason
 

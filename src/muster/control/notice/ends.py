@@ -17,7 +17,7 @@ from muster.control.notice.states import NoticeStatus
 from muster.control.notice.turns import NoticeTurns
 from muster.core.ids import IdKind
 from muster.core.owner import Owner
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_notices import NoticesTooMany
 from muster.core.specs import JobSpec, SessionSpec
 from muster.core.specs.notify import Channel
 from muster.core.states import JOB_TABLE, SESSION_TABLE
@@ -59,7 +59,7 @@ class Writer:
             self._turns.wait(notice)
             work.mark(notice)
         else:
-            why = reason(ReasonCode.NOTICES_TOO_MANY, waiting=waiting)
+            why = NoticesTooMany(waiting=waiting)
             self._notices.refuse(work, notice, "LimitNotices", why)
         return notice
 

@@ -17,7 +17,8 @@ from muster.control.notice.effects import ANSWER_S, SendNotice
 from muster.control.notice.entity import Notice
 from muster.control.notice.states import NOTICE_TABLE, NoticeStatus
 from muster.control.notice.turns import NoticeTurns
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_notices import NoticeUnknown
 from muster.core.results import SchedulingResult
 
 RETRIES = RetryPolicy(max_tries=6, backoff_s=10.0, longest_backoff_s=600.0)
@@ -135,7 +136,7 @@ class SendNotices(LifecycleHandler[Notice]):
             elif outcome is not None and outcome.reason is not None:
                 result.failures[notice] = outcome.reason
             elif work.now >= notice.handed_at + ANSWER_S:
-                result.failures[notice] = reason(ReasonCode.NOTICE_UNKNOWN, waited_s=ANSWER_S)
+                result.failures[notice] = NoticeUnknown(waited_s=ANSWER_S)
         for notice, why in result.failures.items():
             notice.handed_at = None
             notice.reason = why

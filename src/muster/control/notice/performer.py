@@ -20,7 +20,15 @@ from muster.control.notice.queries import read_errand
 from muster.control.notice.sending import Fate
 from muster.control.notice.settings import NoticeSettings
 from muster.control.notice.turns import MAX_SENDING
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_notices import (
+    NoticeForbidden,
+    NoticeNotUnderstood,
+    NoticeRefused,
+    NoticesNotInstalled,
+    NoticeTimedOut,
+    NoticeUnreachable,
+)
 
 log = logging.getLogger(__name__)
 
@@ -213,19 +221,25 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
+def _answer(told: dict[str, object]) -> int | str:
+    """The status with which a channel answered, where that is known."""
+    status = told.get("status", "no more")
+    return status if isinstance(status, int) else str(status)
+
+
 def _reason(told: dict[str, object]) -> Reason | None:
     match Fate(str(told["fate"])):
         case Fate.TAKEN:
             return None
         case Fate.REFUSED:
-            return reason(ReasonCode.NOTICE_REFUSED, answer=told.get("status", "no more"))
+            return NoticeRefused(answer=_answer(told))
         case Fate.UNREACHABLE:
-            return reason(ReasonCode.NOTICE_UNREACHABLE)
+            return NoticeUnreachable()
         case Fate.TIMED_OUT:
-            return reason(ReasonCode.NOTICE_TIMED_OUT, timeout_s=ATTEMPT_S)
+            return NoticeTimedOut(timeout_s=ATTEMPT_S)
         case Fate.FORBIDDEN:
-            return reason(ReasonCode.NOTICE_FORBIDDEN, detail=str(told.get("detail", ""))[:200])
+            return NoticeForbidden(detail=str(told.get("detail", ""))[:200])
         case Fate.NOT_UNDERSTOOD:
-            return reason(ReasonCode.NOTICE_NOT_UNDERSTOOD)
+            return NoticeNotUnderstood()
         case Fate.NOT_INSTALLED:
-            return reason(ReasonCode.NOTICES_NOT_INSTALLED)
+            return NoticesNotInstalled()

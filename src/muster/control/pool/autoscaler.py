@@ -26,7 +26,7 @@ from muster.control.pool.states import POOL_TABLE, PoolStatus
 from muster.control.pool.stored_decisions import DecisionKeeper, forget_decision
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import SessionId
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_slices import SliceForBuffer, SliceForMin
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.passes.queue import QueueClass
 from muster.scheduling.policy.guard import PluginFault
@@ -325,12 +325,9 @@ class RouteDemand(LifecycleHandler[Pool]):
                 if number < demanded:
                     why = for_demand(firsts.get(name))
                 elif pool.spec.min_slices:
-                    why = reason(
-                        ReasonCode.SLICE_FOR_MIN, pool=name, min_slices=pool.spec.min_slices
-                    )
+                    why = SliceForMin(pool=name, min_slices=pool.spec.min_slices)
                 else:
-                    why = reason(
-                        ReasonCode.SLICE_FOR_BUFFER,
+                    why = SliceForBuffer(
                         pool=name,
                         buffer_slices=pool.spec.buffer_slices,
                     )

@@ -7,7 +7,8 @@ from muster.control.engine.work import Work
 from muster.control.pool.fleet import Fleet, is_silent
 from muster.control.pool.records import Pool
 from muster.control.pool.states import PoolStatus
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_pools import PoolBreaker, PoolHeard
 from muster.core.states.slice import SliceStatus
 
 
@@ -31,13 +32,12 @@ class BreakPools(DerivationHandler[Pool]):
             if silent:
                 return None
             to = PoolStatus.PAUSED if record.was_paused else PoolStatus.ACTIVE
-            return TransitionStatus(to), reason(ReasonCode.POOL_HEARD)
+            return TransitionStatus(to), PoolHeard()
         if not breaks(silent, machines):
             return None
-        numbers = {"pool": record.name, "silent": silent, "machines": machines}
-        if record.status is PoolStatus.PAUSED:
-            numbers["was_paused"] = True
-        return TransitionStatus(PoolStatus.TRIPPED), reason(ReasonCode.POOL_BREAKER, **numbers)
+        was_paused = record.status is PoolStatus.PAUSED
+        why = PoolBreaker(pool=record.name, silent=silent, machines=machines, was_paused=was_paused)
+        return TransitionStatus(PoolStatus.TRIPPED), why
 
     def _silent(self, pool: Pool) -> tuple[int, int]:
         """How many machines are silent or unknown without an operator's pardon, and how many there

@@ -11,7 +11,8 @@ from muster.autoscaling.modelled import Destination
 from muster.autoscaling.offering import keeping_first
 from muster.control.pool.records import Slice
 from muster.core.ids import AgentId, SessionId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_slices import SliceForDemand
 from muster.scheduling.making_room.promises import Promised
 from muster.scheduling.workload import KernelPlacement, WorkloadClass
 
@@ -113,10 +114,10 @@ def for_demand(first: WorkloadClass | None) -> Reason:
     """The reason for which a slice is made. Everybody may read it, so it tells what the first work
     asks for that needs the slice, never whose work that is."""
     if first is None:
-        return reason(ReasonCode.SLICE_FOR_DEMAND, asks="room")
+        return SliceForDemand(asks="room")
     kernels = len(first.kernels)
-    gang = {"kernels": kernels} if kernels > 1 else {}
-    return reason(ReasonCode.SLICE_FOR_DEMAND, asks=first.kernels[0].describe(), **gang)
+    asks = first.kernels[0].describe()
+    return SliceForDemand(asks=asks, kernels=kernels if kernels > 1 else None)
 
 
 def _named(routed: RoutedDemand, made: Made) -> tuple[KernelPlacement, ...]:

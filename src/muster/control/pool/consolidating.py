@@ -23,7 +23,8 @@ from muster.control.pool.slices import SliceLifecycle
 from muster.control.pool.states import POOL_TABLE, PoolStatus
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import IN_PLACE
-from muster.core.reasons import PRICE, ReasonCode, reason
+from muster.core.reasons.of_slices import SliceConsolidated
+from muster.core.reasons.wording import PRICE
 from muster.core.specs import ScalingGroup
 from muster.scheduling.passes.group_state import GroupState
 from muster.scheduling.policy.guard import PluginFault
@@ -126,8 +127,7 @@ class ConsolidateSlices(LifecycleHandler[Pool]):
         )
         if found is not None:
             self._emptied_at[name] = work.now
-            why = reason(
-                ReasonCode.SLICE_CONSOLIDATED,
+            why = SliceConsolidated(
                 sessions=found.sessions,
                 saving=math.floor(100 * found.saving),
                 price=round(found.price, 2),

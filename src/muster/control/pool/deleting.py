@@ -21,7 +21,17 @@ from muster.control.pool.slices import DEAD_S, LEAVE_S, MAY_STAY_S, SliceLifecyc
 from muster.control.pool.states import PoolStatus
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.lifecycle import SessionLifecycle
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_machines import (
+    ProviderFailed,
+    ProviderSilent,
+    SliceMachineDead,
+    SliceMachineGone,
+    SliceTakenAway,
+)
+from muster.core.reasons.of_pools import PoolReplacesNoMore
+from muster.core.reasons.of_sessions import Drained
+from muster.core.reasons.of_slices import SliceOutdated, SlicePoolDeleted
 from muster.core.results import SchedulingResult
 from muster.core.states import AgentStatus
 from muster.core.states.health import ILL, HealthStatus
@@ -89,8 +99,8 @@ class DeleteSlices(LifecycleHandler[Slice]):
                 return
             if outcome.told:
                 provider = slice_.spec.provider
-                why = reason(ReasonCode.PROVIDER_FAILED, provider=provider, told=outcome.told)
-                result.failures[slice_] = self._slices.failed(work, slice_, why)
+                failed = ProviderFailed(provider=provider, told=outcome.told)
+                result.failures[slice_] = self._slices.failed(work, slice_, failed)
                 return
             work.try_later(slice_, work.now + POLL_S)
         elif isinstance(outcome, SliceMade):
@@ -102,7 +112,7 @@ class DeleteSlices(LifecycleHandler[Slice]):
             if is_given_up(slice_):
                 result.successes.append(slice_)
                 return
-            why = reason(ReasonCode.PROVIDER_SILENT, timeout_s=ANSWER_S)
+            why = ProviderSilent(timeout_s=ANSWER_S)
             result.failures[slice_] = self._slices.failed(work, slice_, why)
             return
         if self._is_held_back(slice_, result) or not self._is_empty(slice_, work):
@@ -129,9 +139,7 @@ class DeleteSlices(LifecycleHandler[Slice]):
         if work.now >= leave_by:
             assert slice_.doomed is not None
             for agent in self._fleet.agents(slice_).values():
-                why = reason(
-                    ReasonCode.DRAINED, agent=agent.name, note=slice_.doomed.sentence()[:200]
-                )
+                why = Drained(agent=agent.name, note=slice_.doomed.sentence()[:200])
                 for kernel_id, generation in list(work.live.allocations_on.get(agent.id, ())):
                     kernel = work.live.kernels.get(kernel_id)
                     if kernel is not None and kernel.generation == generation:
@@ -156,7 +164,7 @@ class WatchSlices(FollowingHandler[Slice]):
         leaving = self._fleet.leaving.pop(record.id, ())
         pool = self._fleet.pool(record.pool)
         if pool is None:
-            why = reason(ReasonCode.SLICE_POOL_DELETED, by="nobody")
+            why = SlicePoolDeleted(by="nobody")
             self._slices.doom(work, record, self.name, why)
             return
         if pool.status is PoolStatus.TRIPPED:
@@ -169,22 +177,21 @@ class WatchSlices(FollowingHandler[Slice]):
         if record.missing >= MISSED_LISTS:
             for name in sorted(record.gone):
                 if name not in agents or is_silent(agents[name]):
-                    why = reason(ReasonCode.SLICE_MACHINE_GONE, machine=name)
-                    self._lost(work, pool, record, why)
+                    self._lost(work, pool, record, SliceMachineGone(machine=name))
                     return
         for name, agent in agents.items():
             lost = agent.status is AgentStatus.LOST and not _is_rebooting(agent)
             if lost and work.now >= self._fleet.ends_at(agent.status_changed_at, DEAD_S):
                 silent_s = round(work.now - agent.seen_at)
-                why = reason(ReasonCode.SLICE_MACHINE_DEAD, machine=name, silent_s=silent_s)
-                self._lost(work, pool, record, why)
+                dead = SliceMachineDead(machine=name, silent_s=silent_s)
+                self._lost(work, pool, record, dead)
                 return
 
     def _taken_away(
         self, work: Work, pool: Pool, slice_: Slice, machine: str, leaves_at: float
     ) -> None:
         in_s = max(0, round(leaves_at - work.now))
-        why = reason(ReasonCode.SLICE_TAKEN_AWAY, machine=machine, in_s=in_s)
+        why = SliceTakenAway(machine=machine, in_s=in_s)
         if slice_.doomed is None:
             note_loss(work, pool)
         self._slices.doom(work, slice_, self.name, why)
@@ -228,8 +235,8 @@ class ReplaceSlices(FollowingHandler[Pool]):
         if record.standing.failures or not old:
             if record.standing.failures:
                 told = record.standing.told or "no slice is ready"
-                why = reason(ReasonCode.POOL_REPLACES_NO_MORE, pool=record.name, told=told)
-                work.unit.note(record, self.name, SchedulingResult.GIVE_UP, why)
+                no_more = PoolReplacesNoMore(pool=record.name, told=told)
+                work.unit.note(record, self.name, SchedulingResult.GIVE_UP, no_more)
             record.replacing = 0
             work.unit.touch(record)
             return
@@ -238,5 +245,5 @@ class ReplaceSlices(FollowingHandler[Pool]):
         may_go = [each for each in old if self._fleet.awaited(each, holds, work.now) is None]
         may_go.sort(key=lambda each: (each.idle_since is None, each.idle_since or 0.0, each.id))
         for each in may_go[: max(0, record.replacing - under_way)]:
-            why = reason(ReasonCode.SLICE_OUTDATED, revision=each.revision, now=record.revision)
+            why = SliceOutdated(revision=each.revision, now=record.revision)
             self._slices.doom(work, each, self.name, why, leave_by=math.inf)

@@ -149,13 +149,13 @@ class DecisionLog:
         for each in outlook.decision.unmet[:MOST_UNMET]:
             for pool, reasons in each.why.some(MOST_POOLS).items():
                 for why in reasons:
-                    numbers = dict(why.numbers)
+                    numbers = why.numbers()
                     yield f"session={each.first} pool={pool} code={why.code} numbers={numbers}"
 
     def _of_withheld(self, outlook: GroupOutlook) -> Iterator[str]:
         for each in outlook.decision.withheld[:MOST_UNMET]:
             for why in each.reasons:
-                numbers = dict(why.numbers)
+                numbers = why.numbers()
                 yield f"session={each.first} sessions={each.sessions} code={why.code} {numbers}"
 
     def _log(self, kind: str, group: str, lines: Iterator[str]) -> None:

@@ -20,7 +20,10 @@ from muster.control.pool.views import differs, refusal, stays
 from muster.control.session.cluster.machine_holds import MachineHolds
 from muster.core import pool_sentences as sentences
 from muster.core.owner import Principal
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_demand import PoolAtMax, PoolProbed
+from muster.core.reasons.of_machines import ProviderFailed
+from muster.core.reasons.of_slices import SliceAwaited
 from muster.core.sentences import NAMED
 from muster.core.states.slice import SliceStatus
 from muster.core.views.base import ReasonView
@@ -83,12 +86,11 @@ def _of_pool(pool: Pool, slices: Sequence[Slice], closed: Reason | None) -> Iter
     if closed is not None:
         yield closed
     if len(slices) >= spec.max_slices:
-        numbers = {"slices": len(slices), "max_slices": spec.max_slices}
-        yield reason(ReasonCode.POOL_AT_MAX, pool=pool.name, **numbers)
+        yield PoolAtMax(pool=pool.name, slices=len(slices), max_slices=spec.max_slices)
     if closed is None and pool.standing.at_once is not None:
-        yield reason(ReasonCode.POOL_PROBED, pool=pool.name, slices=pool.standing.at_once)
+        yield PoolProbed(pool=pool.name, slices=pool.standing.at_once)
     if pool.list_error:
-        yield reason(ReasonCode.PROVIDER_FAILED, provider=spec.provider, told=pool.list_error)
+        yield ProviderFailed(provider=spec.provider, told=pool.list_error)
     if (other := differs(pool)) is not None:
         yield other
 
@@ -144,7 +146,7 @@ def _awaited(slice_: Slice, fleet: Fleet, holds: MachineHolds, now: float) -> Se
     hold = fleet.awaited(slice_, holds, now)
     if hold is None or slice_.doomed is not None:
         return ()
-    return (reason(ReasonCode.SLICE_AWAITED, job=hold.job, in_s=round(hold.until - now)),)
+    return (SliceAwaited(job=hold.job, in_s=round(hold.until - now)),)
 
 
 def explain_ended_slice(

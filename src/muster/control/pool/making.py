@@ -1,6 +1,7 @@
 """From the wish for a slice until it is READY."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from muster.autoscaling.standing import CONSEQUENCES, CreateOutcome, OutcomeScope, PoolStanding
 from muster.control.engine.handler import (
@@ -19,7 +20,15 @@ from muster.control.pool.fleet import Fleet, told_machines
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.shapes import misfit, reported_shape
 from muster.control.pool.slices import WORDS_S, SliceLifecycle, time_limit_s
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_machines import (
+    ProviderRefused,
+    ProviderSilent,
+    SliceNotBooted,
+    SliceNotJoined,
+    SliceNotMade,
+)
+from muster.core.reasons.of_pools import PoolMakesAgain
 from muster.core.results import SchedulingResult
 from muster.core.specs.pool import SLICE
 from muster.core.states import AgentStatus
@@ -61,7 +70,7 @@ class Standings:
             return
         failures = pool.standing.failures
         if failures:
-            why = reason(ReasonCode.POOL_MAKES_AGAIN, slice=slice_.id, failures=failures)
+            why = PoolMakesAgain(slice=slice_.id, failures=failures)
             work.unit.note(pool, JoinSlices.name, SchedulingResult.SUCCESS, why)
         self._set(work, pool, pool.standing.ready())
         shape = reported_shape(slice_.spec.machine, self._fleet.agents(slice_).values())
@@ -131,22 +140,20 @@ class MakeSlices(LifecycleHandler[Slice]):
                 return
             self._slices.turns.end(slice_, work)
             self._standings.failed(work, slice_, CreateOutcome.UNKNOWN, "no answer")
-            why = reason(ReasonCode.PROVIDER_SILENT, timeout_s=ANSWER_S)
+            why = ProviderSilent(timeout_s=ANSWER_S)
             result.failures[slice_] = self._slices.failed(work, slice_, why)
         elif work.now >= slice_.created_at + slice_.spec.request_timeout:
-            why = reason(ReasonCode.SLICE_NOT_MADE, timeout_s=slice_.spec.request_timeout)
+            why = SliceNotMade(timeout_s=slice_.spec.request_timeout)
             self._slices.doom(work, slice_, self.name, why, failed=True)
         elif work.may_try(slice_) and self._slices.turns.begin(slice_, work):
             work.emit(MakeSlice(slice_.id, slice_.generation))
 
 
 def _refused(slice_: Slice, outcome: SliceMade) -> Reason:
-    numbers = {"told": outcome.told} if outcome.told else {}
-    return reason(
-        ReasonCode.PROVIDER_REFUSED,
+    return ProviderRefused(
         provider=slice_.spec.provider,
         outcome=outcome.outcome.value,
-        **numbers,
+        told=outcome.told or None,
     )
 
 
@@ -235,11 +242,10 @@ class LimitSlices(FollowingHandler[Slice]):
         if self._waits_for_words(record, absent, work):
             return
         booting = record.status is SliceStatus.BOOTING
-        code = ReasonCode.SLICE_NOT_BOOTED if booting else ReasonCode.SLICE_NOT_JOINED
+        kind = SliceNotBooted if booting else SliceNotJoined
         told = (record.words or {}).get(absent) or record.details.get(absent, "")
-        said = {"machine": absent, "told": told} if told else {}
-        plain = reason(code, joined=len(here), machines=len(record.machines), timeout_s=limit_s)
-        why = Reason(code, (*plain.numbers, *said.items()))
+        plain = kind(joined=len(here), machines=len(record.machines), timeout_s=limit_s)
+        why = replace(plain, machine=absent, told=told) if told else plain
         # Everybody who waits is told the pool's standing, and a machine's log may have secrets.
         known = f"{plain.sentence()}; `muster slices show {record.id}` has more"
         self._standings.failed(work, record, CreateOutcome.NOT_BOOTED, known)

@@ -14,7 +14,10 @@ from muster.autoscaling.unmet import UnmetDemand
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.states import PoolStatus
 from muster.core.ids import SessionId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_demand import WaitsForSlice
+from muster.core.reasons.of_machines import SliceTriedAgain
+from muster.core.reasons.of_pools import PoolFailedBefore
 from muster.core.specs.pool import POOL, RESERVED
 from muster.core.states.slice import SliceStatus
 from muster.scheduling.passes.group_state import GroupState
@@ -163,34 +166,32 @@ class GroupOutlook:
 
     def _waits(self, slice_: Slice, slices: int, now: float) -> Reason:
         usual_s = self._usual.of(slice_.pool)
-        numbers = {} if usual_s is None else {"usual_s": round(usual_s)}
-        return reason(
-            ReasonCode.WAITS_FOR_SLICE,
+        return WaitsForSlice(
             slice=slice_.id,
             pool=slice_.pool,
             status=slice_.status.value,
             for_s=round(now - slice_.created_at),
             others=slices - 1,
-            **numbers,
+            usual_s=None if usual_s is None else round(usual_s),
         )
 
     def _troubles(self, slice_: Slice, now: float) -> Iterator[Reason]:
         """The failures of a slice that is coming, or of those of its pool before it."""
         if slice_.tries and slice_.reason is not None and slice_.status is SliceStatus.REQUESTING:
-            numbers = {} if slice_.handed_at is not None else {"in_s": slice_.retry_at - now}
-            yield reason(
-                ReasonCode.SLICE_TRIED_AGAIN,
+            in_s = None
+            if slice_.handed_at is None:
+                in_s = round(max(slice_.retry_at - now, 1.0))
+            yield SliceTriedAgain(
                 slice=slice_.id,
                 tries=slice_.tries,
                 how=slice_.reason.sentence(),
-                **{name: round(max(in_s, 1.0)) for name, in_s in numbers.items()},
+                in_s=in_s,
             )
             return
         pool = self._pool(slice_.pool)
         if pool is not None and pool.standing.failures:
-            told = {"told": pool.standing.told} if pool.standing.told else {}
-            failures = pool.standing.failures
-            yield reason(ReasonCode.POOL_FAILED_BEFORE, pool=pool.name, failures=failures, **told)
+            told = pool.standing.told or None
+            yield PoolFailedBefore(pool=pool.name, failures=pool.standing.failures, told=told)
 
     def out_of_reach(self, workload: WorkloadClass) -> Reason | None:
         """The reason for which the group can never hold a gang, whatever its pools make; None where

@@ -7,7 +7,8 @@ from muster.control.pool.fleet import Fleet, holding
 from muster.control.pool.records import Pool
 from muster.control.pool.states import PoolStatus
 from muster.control.session.cluster.taken_ports import TakenPorts
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_pools import PoolDeleting, PoolPaused
 
 LOSSES_COUNT_S = 86_400.0
 """How long the loss of a slice counts against its pool where equal pools are ranked."""
@@ -39,10 +40,10 @@ def why_closed(pool: Pool, now: float) -> Reason | None:
     """Why the pool makes nothing now; None if it may."""
     match pool.status:
         case PoolStatus.PAUSED:
-            return reason(ReasonCode.POOL_PAUSED, pool=pool.name)
+            return PoolPaused(pool=pool.name)
         case PoolStatus.DELETING:
-            return reason(ReasonCode.POOL_DELETING, pool=pool.name)
+            return PoolDeleting(pool=pool.name)
         case PoolStatus.TRIPPED:
-            return pool.reason or reason(ReasonCode.POOL_PAUSED, pool=pool.name)
+            return pool.reason or PoolPaused(pool=pool.name)
         case _:
             return pool.standing.closed(pool.name, pool.spec.quota_key, now)

@@ -16,7 +16,8 @@ from muster.control.pool.fleet import Fleet
 from muster.control.pool.records import Pool
 from muster.control.pool.slices import SliceLifecycle
 from muster.control.pool.states import POOL_TABLE, PoolStatus
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_pools import PoolOrphans
 from muster.core.results import SchedulingResult
 
 LIST_S = 30.0
@@ -113,7 +114,7 @@ class ListPools(FollowingHandler[Pool]):
             if not was_seen and not (wanted_no_more and each.lists):
                 continue
             each.lists = 0  # asked for again only if further lists show them
-            why = reason(ReasonCode.POOL_ORPHANS, pool=pool.name, slice=id_, machines=each.machines)
+            why = PoolOrphans(pool=pool.name, slice=id_, machines=each.machines)
             work.unit.note(pool, self.name, SchedulingResult.SUCCESS, why)
             work.emit(DeleteSlice(id_, pool.name, 0))
 

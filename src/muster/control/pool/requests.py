@@ -5,7 +5,6 @@ import math
 from typing import Any
 
 from muster.control.engine.handler import TransitionStatus
-from muster.control.engine.setting_changes import changed_by
 from muster.control.engine.work import Move, Work
 from muster.control.pool.fleet import Fleet
 from muster.control.pool.pools import PoolLifecycle
@@ -17,7 +16,14 @@ from muster.control.session.cluster.taken_ports import TakenPorts
 from muster.core.errors import Conflict, InvalidSpec, NotFound, Problem
 from muster.core.ids import IdKind
 from muster.core.owner import Principal
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_pools import PoolChangedBy
+from muster.core.reasons.of_slices import (
+    SliceDeletedBy,
+    SliceGivenUp,
+    SliceHeldBy,
+    SlicePoolDeleted,
+)
 from muster.core.results import SchedulingResult
 from muster.core.settings import SETTING_PHASE, Difference, differences
 from muster.core.specs.pool import PoolSpec
@@ -211,7 +217,7 @@ class PoolRequests:
             why = _pool_changed(principal, "deletes")
             to = TransitionStatus(PoolStatus.DELETING)
             self._pools.move(work, [pool], POOL_TABLE.live, to, Move(SETTING_PHASE, reason=why))
-        gone = reason(ReasonCode.SLICE_POOL_DELETED, by=principal.owner.user)
+        gone = SlicePoolDeleted(by=principal.owner.user)
         for slice_ in self._fleet.slices(name):
             self._slices.doom(work, slice_, PHASE, gone)
         return pool
@@ -247,7 +253,8 @@ class PoolRequests:
         slice_.held_by = principal.owner.user if held else None
         work.unit.touch(slice_)
         work.mark(slice_)
-        why = _by(ReasonCode.SLICE_HELD_BY, principal, "holds" if held else "releases")
+        what = "holds" if held else "releases"
+        why = SliceHeldBy(by=principal.owner.user, what=what)
         work.unit.note(slice_, PHASE, SchedulingResult.SUCCESS, why)
         self._slices.changed_groups.add(slice_.group)
         return slice_
@@ -265,7 +272,7 @@ class PoolRequests:
         """
         slice_ = self._slice(work, id_)
         leave_by = float("inf") if leave_within_s is None else work.now + leave_within_s
-        why = reason(ReasonCode.SLICE_DELETED_BY, by=principal.owner.user)
+        why = SliceDeletedBy(by=principal.owner.user)
         self._slices.doom(work, slice_, PHASE, why, leave_by=leave_by)
         return slice_
 
@@ -287,7 +294,7 @@ class PoolRequests:
             held = len(work.live.allocations_on.get(agent.id, ()))
             if agent.status is AgentStatus.UNREACHABLE and held:
                 raise Conflict(_may_run(work, agent, held))
-        why = reason(ReasonCode.SLICE_GIVEN_UP, by=principal.owner.user)
+        why = SliceGivenUp(by=principal.owner.user)
         self._slices.give_up(work, slice_, PHASE, why)
         return slice_
 
@@ -310,13 +317,11 @@ def _may_run(work: Work, agent: Agent, held: int) -> str:
     )
 
 
-def _by(code: ReasonCode, principal: Principal, what: str) -> Reason:
-    return reason(code, by=principal.owner.user, what=what)
-
-
 def _pool_changed(principal: Principal, what: str, told: tuple[Difference, ...] = ()) -> Reason:
-    numbers = {**changed_by(principal), "what": what, **({"changes": told} if told else {})}
-    return reason(ReasonCode.POOL_CHANGED_BY, **numbers)
+    by = principal.owner
+    return PoolChangedBy(
+        by=by.user, domain=by.domain, token=principal.token, what=what, changes=told or None
+    )
 
 
 def _said(spec: PoolSpec) -> dict[str, Any]:

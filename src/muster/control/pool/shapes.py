@@ -2,7 +2,9 @@
 
 from collections.abc import Collection
 
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_machines import SliceMismatch
+from muster.core.reasons.of_pools import PoolShape
 from muster.core.resources import GPU_WHOLE, is_model, unit_of
 from muster.core.specs.pool import MachineShape
 from muster.store.records import Agent
@@ -21,7 +23,7 @@ def misfit(agent: Agent, shape: MachineShape) -> Reason | None:
         has, declared = f"{_extra(agent).get(lacks, 0)} of {lacks}", str(shape.extra[lacks])
     else:
         has, declared = _devices(agent), f"{shape.gpus}× {shape.gpu_model}"
-    return reason(ReasonCode.SLICE_MISMATCH, agent=agent.name, has=has, declared=declared)
+    return SliceMismatch(agent=agent.name, has=has, declared=declared)
 
 
 def reported_shape(declared: MachineShape, agents: Collection[Agent]) -> MachineShape:
@@ -54,8 +56,7 @@ def differing(pool: str, declared: MachineShape, reported: MachineShape) -> Reas
         ("gpu", declared.gpus * GPU_WHOLE, reported.gpus * GPU_WHOLE, 0.0),
     ):
         if abs(is_ - said) > most * said:
-            return reason(
-                ReasonCode.POOL_SHAPE,
+            return PoolShape(
                 pool=pool,
                 resource=name,
                 declared=said,

@@ -1,13 +1,14 @@
 """Silent machines of a slice, and what becomes of the slice for their sake."""
 
 import math
-from typing import Any
+from dataclasses import replace
 
 from muster.control.pool.fleet import Fleet, is_silent
 from muster.control.pool.records import Pool, Slice
 from muster.control.pool.slices import DEAD_S
 from muster.control.pool.states import PoolStatus
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_machines import SliceSilent
 from muster.core.states import AgentStatus
 from muster.store.records import Agent
 
@@ -26,23 +27,20 @@ def silence(slice_: Slice, pool: Pool | None, fleet: Fleet, now: float) -> Reaso
         return None
     gone = [each for each in silent if slice_.missing and each.name in slice_.gone]
     first = min(gone or silent, key=lambda each: (_decides_at(each, fleet), each.name))
-    numbers: dict[str, Any] = {}
-    if pool is not None and pool.status is PoolStatus.TRIPPED:
-        numbers["held"] = pool.name
-    elif gone:
-        numbers["gone"] = True
-    elif math.isfinite(at := _decides_at(first, fleet)):
-        numbers["in_s"] = max(1, round(at - now))
-    else:
-        numbers["endless"] = True
-    return reason(
-        ReasonCode.SLICE_SILENT,
+    why = SliceSilent(
         slice=slice_.id,
         machine=first.name,
         silent_s=round(now - first.seen_at),
         others=len(silent) - 1,
-        **numbers,
     )
+    if pool is not None and pool.status is PoolStatus.TRIPPED:
+        return replace(why, held=pool.name)
+    if gone:
+        return replace(why, gone=True)
+    at = _decides_at(first, fleet)
+    if math.isfinite(at):
+        return replace(why, in_s=max(1, round(at - now)))
+    return replace(why, endless=True)
 
 
 def _decides_at(agent: Agent, fleet: Fleet) -> float:

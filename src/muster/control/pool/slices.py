@@ -19,7 +19,10 @@ from muster.control.session.handlers.start import recall_prefilled
 from muster.control.session.heard_time import LOOK_AGAIN_S
 from muster.control.session.kernel_reports import KernelReports
 from muster.core.ids import AgentId, IdKind
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_agents import AgentSliceGone
+from muster.core.reasons.of_kernels import AgentLost
+from muster.core.reasons.of_machines import ProviderRefused
 from muster.core.results import SchedulingResult
 from muster.core.states import AgentStatus
 from muster.core.states.slice import SLICE_TABLE, SliceStatus
@@ -216,10 +219,10 @@ class SliceLifecycle(Lifecycle[Slice]):
 
     def _bury(self, work: Work, slice_: Slice) -> None:
         """Forget the agents of a slice whose machines are gone, with all that ran there."""
-        why = reason(ReasonCode.AGENT_SLICE_GONE, slice=slice_.id, pool=slice_.pool)
+        why = AgentSliceGone(slice=slice_.id, pool=slice_.pool)
         for agent in self._fleet.agents(slice_).values():
             held = list(work.live.allocations_on.get(agent.id, ()))
-            lost = reason(ReasonCode.AGENT_LOST, agent=agent.name)
+            lost = AgentLost(agent=agent.name)
             lose_kernels(work, agent, held, lost, self._kernel_reports, agent.seen_at)
             self._agents.remove(work, agent, "DeleteSlices", why)
 
@@ -246,9 +249,7 @@ class SliceLifecycle(Lifecycle[Slice]):
         return RETRIES
 
     def final(self, reason: Reason) -> bool:
-        if reason.code is not ReasonCode.PROVIDER_REFUSED:
-            return False
-        return CreateOutcome(dict(reason.numbers)["outcome"]) in _FINAL
+        return isinstance(reason, ProviderRefused) and CreateOutcome(reason.outcome) in _FINAL
 
     def gave_up(self, phase: str, tries: int, reason: Reason) -> Reason:
         return reason

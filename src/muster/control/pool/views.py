@@ -13,7 +13,9 @@ from muster.control.pool.pool_states import why_closed
 from muster.control.pool.records import OwnMachine, Pool, Slice
 from muster.control.pool.shapes import differing
 from muster.control.pool.silence import silence
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_machines import SliceMachineRefuses
+from muster.core.reasons.of_slices import SliceIdle
 from muster.core.states import AgentStatus
 from muster.core.states.slice import SliceStatus
 from muster.core.views.base import ReasonView
@@ -126,7 +128,7 @@ def refusal(slice_: Slice) -> Reason | None:
         return None
     machine = min(slice_.details)
     told = slice_.details[machine]
-    return reason(ReasonCode.SLICE_MACHINE_REFUSES, slice=slice_.id, machine=machine, told=told)
+    return SliceMachineRefuses(slice=slice_.id, machine=machine, told=told)
 
 
 def live_slice(
@@ -165,8 +167,7 @@ def stays(slice_: Slice, pool: Pool | None, now: float) -> Reason | None:
     at = deletes_at(slice_, pool)
     if at is None or slice_.idle_since is None:
         return None if slice_.doomed is not None else slice_.stays
-    return reason(
-        ReasonCode.SLICE_IDLE,
+    return SliceIdle(
         idle_s=round(now - slice_.idle_since),
         in_s=max(0, round(at - now)),
     )

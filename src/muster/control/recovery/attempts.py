@@ -20,18 +20,19 @@ from muster.control.job.derive import live_attempts
 from muster.control.recovery.asked import AskedChecks
 from muster.control.recovery.book import Recoveries
 from muster.control.recovery.entity import Recovery
-from muster.control.recovery.rounds import (
-    MAX_TASKS,
-    AgentResult,
-    Round,
-    RoundAgent,
-    RoundTask,
-)
+from muster.control.recovery.rounds import MAX_TASKS, AgentResult, Round, RoundAgent, RoundTask
 from muster.control.recovery.rules import first_index
 from muster.control.session.lifecycle import STOP
 from muster.core.health.verdict import CheckResult
 from muster.core.ids import AgentId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_health import HealthTaskFailed
+from muster.core.reasons.of_recovery import (
+    RecoveryMachineLeft,
+    RecoveryStopsAll,
+    RecoveryTaskFailed,
+)
+from muster.core.reasons.stored import StoredReason
 from muster.core.specs import RecoverySpec
 from muster.core.states import KERNEL_TABLE, SESSION_TABLE, AgentStatus, SessionStatus
 from muster.core.states.health import HealthStatus
@@ -213,18 +214,19 @@ class NoteFailures(FollowingHandler[Session]):
     def _note(self, recovery: Recovery, session: Session, trigger: Trigger, work: Work) -> None:
         first, devices = trigger.kernel, devices_of(session)
         if trigger.had_to_leave:
-            code, how = ReasonCode.RECOVERY_MACHINE_LEFT, session.reason
+            how = session.reason
             agents = tuple(self._ill(devices, work))
         else:
-            code, how = ReasonCode.RECOVERY_TASK_FAILED, first.reason
+            how = first.reason
             agents = tuple(self._suspected(devices, first, session, work))
         if not agents:
             return
         said = "" if how is None else how.sentence()
-        why = reason(code, index=first.task_index or 0, how=said, agents=len(agents))
+        kind = RecoveryMachineLeft if trigger.had_to_leave else RecoveryTaskFailed
+        why = kind(index=first.task_index or 0, how=said, agents=len(agents))
         round_ = Round(
             number=recovery.rounds + 1,
-            why=why,
+            why=StoredReason.of(why),
             tasks=(
                 RoundTask(
                     first.task_index or 0,
@@ -267,7 +269,7 @@ class NoteFailures(FollowingHandler[Session]):
         session: Session,
         work: Work,
     ) -> Iterator[RoundAgent]:
-        why = reason(ReasonCode.HEALTH_TASK_FAILED, exit_code=first.exit_code)
+        why = HealthTaskFailed(exit_code=first.exit_code)
         for id_, indexes in devices.items():
             agent = work.live.agents.get(id_)
             if agent is None:
@@ -393,7 +395,7 @@ class StopOthers(DerivationHandler[Session]):
         if work.is_full:
             work.look_later([record])
             return None
-        return STOP, reason(ReasonCode.RECOVERY_STOPS_ALL, index=first_index(round_))
+        return STOP, RecoveryStopsAll(index=first_index(round_))
 
 
 class FollowIncidents(FollowingHandler[Incident]):

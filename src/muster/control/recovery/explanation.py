@@ -9,7 +9,8 @@ from muster.control.recovery.rounds import AgentResult, Round
 from muster.control.recovery.rules import first_index, waited_for
 from muster.core import sentences
 from muster.core.owner import Principal
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_recovery import RecoveryChecks, RecoveryHeals, RecoveryRestarts
 from muster.core.states.recovery import RecoveryStatus
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import WhyView
@@ -63,15 +64,14 @@ def reasons_of(recovery: Recovery, now: float) -> list[Reason]:
         case RecoveryStatus.RESTARTING:
             most = spec_of(recovery).max_restarts
             restart = 0 if round_.is_leave else recovery.restarts + 1
-            return [reason(ReasonCode.RECOVERY_RESTARTS, restart=restart, most=most)]
+            return [RecoveryRestarts(restart=restart, most=most)]
         case _:
             return []
 
 
 def _checks(round_: Round, in_s: float) -> Reason:
     awaited = [each for each in round_.agents if each.result is AgentResult.AWAITED]
-    return reason(
-        ReasonCode.RECOVERY_CHECKS,
+    return RecoveryChecks(
         index=first_index(round_),
         pending=len(awaited),
         agents=len(round_.agents),
@@ -82,8 +82,7 @@ def _checks(round_: Round, in_s: float) -> Reason:
 
 def _heals(round_: Round, in_s: float, *, replace: bool) -> Reason:
     out = waited_for(round_) or round_.agents
-    return reason(
-        ReasonCode.RECOVERY_HEALS,
+    return RecoveryHeals(
         agent=out[0].name,
         others=len(out) - 1,
         in_s=in_s,

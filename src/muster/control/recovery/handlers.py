@@ -35,7 +35,8 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.explanation import LACKS_MACHINES
 from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle
 from muster.core.ids import IdKind
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_recovery import RecoveryJobEnded
 from muster.core.states import JOB_TABLE, JobState, SessionStatus, TaskState
 from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
 from muster.store.records import Job, Session
@@ -137,7 +138,7 @@ class BeginRounds(DerivationHandler[Recovery]):
     def derive(self, record: Recovery, work: Work) -> tuple[TransitionStatus, Reason | None] | None:
         if record.next is None or state_of(record.job) in JOB_TABLE.terminal:
             return None
-        return TransitionStatus(RecoveryStatus.PENDING_HEALTHCHECK), record.next.why
+        return TransitionStatus(RecoveryStatus.PENDING_HEALTHCHECK), record.next.why.reason()
 
 
 class AwaitChecks(_Decides):
@@ -243,7 +244,7 @@ def _end_of(job: Job) -> tuple[RecoveryStatus, Reason | None]:
     if job.reason is not None and job.reason.code is ReasonCode.CANCELLED:
         return RecoveryStatus.USER_STOPPED, job.reason
     how = job.reason.sentence() if job.reason else ""
-    return RecoveryStatus.FAILED, reason(ReasonCode.RECOVERY_JOB_ENDED, state=job.status, how=how)
+    return RecoveryStatus.FAILED, RecoveryJobEnded(state=job.status, how=how)
 
 
 def _status_after(recovery: Recovery, round_: Round, decision: Decision) -> RecoveryStatus:

@@ -7,7 +7,8 @@ from muster.control.engine.lifecycle import Lifecycle
 from muster.control.engine.work import Move, Work
 from muster.control.recovery.book import Recoveries
 from muster.control.recovery.entity import Recovery
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_recovery import RecoveryRunsAgain
 from muster.core.specs import RecoverySpec
 from muster.core.states import JOB_TABLE
 from muster.core.states.recovery import RECOVERY_TABLE, RecoveryStatus
@@ -59,7 +60,7 @@ class RecoveryLifecycle(Lifecycle[Recovery]):
             why = None  # its tasks began and ended since it was looked at
             if recovery.status is RecoveryStatus.RESTARTING and recovery.open is not None:
                 after_s = work.now - recovery.open.began_at
-                why = reason(ReasonCode.RECOVERY_RUNS_AGAIN, after_s=after_s)
+                why = RecoveryRunsAgain(after_s=after_s)
             self.move(work, [recovery], live, going_on, Move(move.phase, reason=why))
         self.move(work, [recovery], live, TransitionStatus(status), move)
 

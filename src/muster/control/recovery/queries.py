@@ -14,6 +14,7 @@ from muster.control.recovery.entity import (
 from muster.control.recovery.rounds import Round
 from muster.core.owner import Principal
 from muster.core.states.recovery import RecoveryStatus
+from muster.core.views.base import ReasonView
 from muster.core.views.projection import view_of
 from muster.core.views.recoveries import (
     RecoveryDetail,
@@ -96,9 +97,12 @@ def _round_view(round_: Round) -> RoundView:
         )
         for each in round_.agents
     )
+    outcome = None if round_.outcome is None else ReasonView.of(round_.outcome.reason())
     return view_of(
         RoundView,
         round_,
+        why=ReasonView.of(round_.why.reason()),
+        outcome=outcome,
         tasks=tuple(task.index for task in round_.tasks),
         attempt=round_.tasks[0].attempt,
         agents=tuple(agents),

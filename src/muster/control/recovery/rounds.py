@@ -7,6 +7,7 @@ from enum import StrEnum
 from muster.core.health.verdict import bounded
 from muster.core.ids import AgentId
 from muster.core.reasons import Reason
+from muster.core.reasons.stored import StoredReason
 
 MAX_TASKS = 64
 """Tasks of one round: where more of them fail at the same time, their program rather than so many
@@ -107,7 +108,7 @@ class Round:
     """
 
     number: int
-    why: Reason
+    why: StoredReason
     tasks: tuple[RoundTask, ...]
     agents: tuple[RoundAgent, ...]
     gpu_milli: int
@@ -115,7 +116,7 @@ class Round:
     checked_at: float | None = None
     healed_at: float | None = None
     ended_at: float | None = None
-    outcome: Reason | None = None
+    outcome: StoredReason | None = None
     leaves_before: int = 0
     is_counted: bool = False
 
@@ -166,7 +167,8 @@ class Round:
 
     def closed(self, now: float, outcome: Reason | None) -> "Round":
         """The round once it is over."""
-        return replace(self, ended_at=now, outcome=outcome)
+        told = None if outcome is None else StoredReason.of(outcome)
+        return replace(self, ended_at=now, outcome=told)
 
     def joined(self, other: "Round") -> "Round":
         """The round with the tasks and machines of another, as one; of a machine of both the later

@@ -4,9 +4,24 @@ ECS GPU Recovery)."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypedDict
 
 from muster.control.recovery.rounds import FAULTS, AgentResult, Round, RoundAgent
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_recovery import (
+    RecoveryFaulty,
+    RecoveryHealed,
+    RecoveryHealthy,
+    RecoveryMachineGone,
+    RecoveryMachineLost,
+    RecoveryNoFault,
+    RecoveryNotReturned,
+    RecoveryNotStarted,
+    RecoveryReplaced,
+    RecoveryRunsAgain,
+    RecoveryUnchecked,
+    RecoveryUsedUp,
+)
 from muster.core.specs import RecoverySpec
 
 
@@ -43,31 +58,29 @@ def after_check(
     """
     faulty = [agent for agent in round_.agents if agent.result in FAULTS]
     if faulty:
-        return Decision(Turn.HEAL, _of_agents(ReasonCode.RECOVERY_FAULTY, faulty))
+        return Decision(Turn.HEAL, RecoveryFaulty(**_named(faulty)))
     awaited = [agent for agent in round_.agents if agent.result is AgentResult.AWAITED]
     if awaited and waited_s < spec.check_timeout:
         return None
     lost = [agent for agent in round_.agents if agent.result is AgentResult.LOST]
     if lost and round_.charged:
-        numbers = {"index": first_index(round_), "how": how}
-        return Decision(Turn.JUDGE, _of_agents(ReasonCode.RECOVERY_MACHINE_GONE, lost, **numbers))
+        gone = RecoveryMachineGone(**_named(lost), index=first_index(round_), how=how)
+        return Decision(Turn.JUDGE, gone)
     unchecked = [agent for agent in round_.agents if agent.result in _UNKNOWN]
     pending = len(awaited) + len(unchecked)
     agents, index = len(round_.agents), first_index(round_)
+    why: Reason
     if is_last:
-        why = reason(
-            ReasonCode.RECOVERY_NO_FAULT, index=index, how=how, agents=agents, pending=pending
-        )
+        why = RecoveryNoFault(index=index, how=how, agents=agents, pending=pending)
     elif pending:
-        why = reason(
-            ReasonCode.RECOVERY_UNCHECKED,
+        why = RecoveryUnchecked(
             pending=pending,
             agents=agents,
             timeout_s=spec.check_timeout if awaited else 0,
             index=index,
         )
     else:
-        why = reason(ReasonCode.RECOVERY_HEALTHY, agents=agents, index=index)
+        why = RecoveryHealthy(agents=agents, index=index)
     return Decision(Turn.JUDGE, why)
 
 
@@ -78,7 +91,7 @@ def lost_machine(round_: Round, how: str) -> Decision:
     Args:
         how: how a task lost its machine, if one did.
     """
-    why = reason(ReasonCode.RECOVERY_MACHINE_LOST, index=first_index(round_), how=how)
+    why = RecoveryMachineLost(index=first_index(round_), how=how)
     return Decision(Turn.JUDGE, why)
 
 
@@ -112,30 +125,24 @@ def after_heal(
     """
     faults = [agent for agent in round_.agents if agent.result in FAULTS]
     if restarts >= spec.max_restarts and not round_.is_leave and not round_.is_counted:
-        return Decision(
-            Turn.GIVE_UP, _of_agents(ReasonCode.RECOVERY_USED_UP, faults, restarts=restarts)
-        )
+        return Decision(Turn.GIVE_UP, RecoveryUsedUp(**_named(faults), restarts=restarts))
     out = waited_for(round_)
     if not out and faults:
-        return Decision(Turn.RESTART, _of_agents(ReasonCode.RECOVERY_HEALED, faults))
+        return Decision(Turn.RESTART, RecoveryHealed(**_named(faults)))
     if not out:  # nothing can be found out about one that counted as faulty: it takes work as it is
-        why = _of_agents(ReasonCode.RECOVERY_REPLACED, round_.agents, after_s=waited_s)
+        why = RecoveryReplaced(**_named(round_.agents), after_s=waited_s)
         return Decision(Turn.RESTART, why)
     over = waited_s >= spec.return_timeout
     if spec.replace:
         if over or not any(agent.result in _RETURNING for agent in out):
-            why = _of_agents(ReasonCode.RECOVERY_REPLACED, out, after_s=waited_s)
+            why = RecoveryReplaced(**_named(out), after_s=waited_s)
             return Decision(Turn.RESTART, why)
         return None
     gone = [agent for agent in out if agent.result is AgentResult.GONE]
     if gone or over:
-        why = _of_agents(
-            ReasonCode.RECOVERY_NOT_RETURNED,
-            gone or out,
-            gone=bool(gone),
-            timeout_s=spec.return_timeout,
-        )
-        return Decision(Turn.GIVE_UP, why)
+        timeout_s = spec.return_timeout
+        end = RecoveryNotReturned(**_named(gone or out), gone=bool(gone), timeout_s=timeout_s)
+        return Decision(Turn.GIVE_UP, end)
     return None
 
 
@@ -158,11 +165,10 @@ def after_restart(
         how: why they do not start, where that is known.
     """
     if runs:
-        why = reason(ReasonCode.RECOVERY_RUNS_AGAIN, after_s=now - round_.began_at)
-        return Decision(Turn.RUN, why)
+        return Decision(Turn.RUN, RecoveryRunsAgain(after_s=now - round_.began_at))
     if waited_s < spec.restart_timeout or queues:
         return None
-    why = reason(ReasonCode.RECOVERY_NOT_STARTED, timeout_s=spec.restart_timeout, how=how)
+    why = RecoveryNotStarted(timeout_s=spec.restart_timeout, how=how)
     return Decision(Turn.GIVE_UP, why)
 
 
@@ -183,9 +189,14 @@ def first_index(round_: Round) -> int:
     return charged[0] if charged else round_.tasks[0].index
 
 
-def _of_agents(code: ReasonCode, agents: Sequence[RoundAgent], **numbers: object) -> Reason:
-    """A reason that names the first of some machines, and counts the others."""
+class _Named(TypedDict):
+    """The numbers of a reason that names the first of some machines, and counts the others."""
+
+    agent: str
+    others: int
+    found: str | None
+
+
+def _named(agents: Sequence[RoundAgent]) -> _Named:
     first = agents[0]
-    return reason(
-        code, agent=first.name, others=len(agents) - 1, found=first.said or None, **numbers
-    )
+    return _Named(agent=first.name, others=len(agents) - 1, found=first.said or None)

@@ -46,7 +46,7 @@ def failure_message(job: Job, recovery: Recovery, now: float) -> Message:
     lines = [
         of_job.body,
         "" if why is None else f"recovery: {why.sentence()}",
-        f"began with: {last.why.sentence()}",
+        f"began with: {last.why.reason().sentence()}",
         *_found(last),
         _cost(recovery, now),
         "" if why is None or not why.remedy() else f"what to do: {why.remedy()}",

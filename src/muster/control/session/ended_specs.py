@@ -5,7 +5,6 @@ Whoever hands work in or ends it pays for the removal of as much as it brings, s
 be far above the share, however fast it goes. What is left is removed by the sweep, some at a time.
 """
 
-import json
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from datetime import UTC, datetime
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.core.owner import Owner
+from muster.core.reasons.of_files import SpecNotKept
 from muster.core.resources import AmountUnit
 from muster.scheduling.accounting.holdings import LARGE_SPEC_BYTES, EndedSpec
 from muster.scheduling.accounting.usage import scopes
@@ -77,10 +77,5 @@ class EndedSpecs:
             log.warning("the spec of %s is damaged, and is left as it is: %s", spec.id, error)
             return
         at = datetime.fromtimestamp(work.now, UTC).isoformat(timespec="seconds")
-        numbers = {
-            "at": at,
-            "size": spec.spec_bytes,
-            "limit": share_bytes,
-            "unit": AmountUnit.BYTES,
-        }
-        work.unit.also(*storing(spec, texts, json.dumps(numbers)))
+        why = SpecNotKept(at=at, size=spec.spec_bytes, limit=share_bytes, unit=AmountUnit.BYTES)
+        work.unit.also(*storing(spec, texts, why.to_json()))

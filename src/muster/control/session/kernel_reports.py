@@ -16,7 +16,17 @@ from muster.control.session.lifecycle import LOST_CODES, SessionLifecycle, is_as
 from muster.control.tell_agent import TellAgent
 from muster.core.health.verdict import MAX_TOLD, bounded
 from muster.core.ids import AgentId
-from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
+from muster.core.reasons import DISPLACED, Reason, ReasonCode
+from muster.core.reasons.catalogue import reason_of
+from muster.core.reasons.of_agents import ForeignReport
+from muster.core.reasons.of_kernels import (
+    AgentRebooted,
+    Exited,
+    LeaseExpired,
+    PortInUseOnAgent,
+    Signaled,
+    Stopped,
+)
 from muster.core.resources import GPU_WHOLE, DeviceShare
 from muster.core.results import SchedulingResult
 from muster.core.states import KERNEL_TABLE, PLACED_SESSION, KernelStatus, SessionStatus
@@ -110,7 +120,7 @@ class KernelReports:
         agent.foreign_reports += 1
         if agent.foreign_reports == 1:
             log.warning("agent %s reports kernel %s, which is on %s", agent_id, report.kernel, of)
-            why = reason(ReasonCode.FOREIGN_REPORT, kernel=report.kernel, agent=of)
+            why = ForeignReport(kernel=report.kernel, agent=of)
             work.unit.note(agent, PHASE, SchedulingResult.SKIPPED, why)
 
     def _apply_old(self, work: Work, report: KernelReport, kernel: Kernel | None) -> None:
@@ -122,7 +132,7 @@ class KernelReports:
         elif report.kind is ReportKind.STARTED and kernel is not None:
             # It was told to stop when its session left it, or at its agent's Hello, and has its
             # grace since then.
-            self._end_attempt(work, kernel, reason(ReasonCode.STOPPED, detail="superseded"))
+            self._end_attempt(work, kernel, Stopped(detail="superseded"))
 
     def _started(self, work: Work, agent: Agent, kernel: Kernel, report: KernelReport) -> None:
         if kernel.status is KernelStatus.RUNNING and kernel.shares == report.shares:
@@ -171,7 +181,7 @@ class KernelReports:
         why, at = self._why(work, agent_id, report), report.at + agent.clock_offset_s
         if why.code is ReasonCode.SUPERVISOR_LOST and key not in work.live.ledger:
             # It was proven gone with its machine's boot, and that it had begun was told after that.
-            why, at = reason(ReasonCode.AGENT_REBOOTED, agent=agent.name), agent.silent_since
+            why, at = AgentRebooted(agent=agent.name), agent.silent_since
         _release(work, key, report.heir)
         if is_asked_back(session):
             self._end_asked_back(work, kernel, why)
@@ -270,27 +280,33 @@ class KernelReports:
     def _why(self, work: Work, agent_id: AgentId, report: KernelReport) -> Reason:
         agent: Agent | None = work.live.agents.get(agent_id)
         name = agent.name if agent else agent_id
-        code = report.reason or ReasonCode.EXITED
-        told: dict[str, str | int] = {}
-        if report.detail:
-            told["told"] = bounded(report.detail, MAX_TOLD)
-        if report.oom_kills:
-            told["oom_kills"] = report.oom_kills
-        if report.lost_output_bytes:
-            told["lost_output_bytes"] = report.lost_output_bytes
-        match code:
-            case ReasonCode.EXITED:
-                return reason(code, exit_code=report.exit_code, **told)
+        told = bounded(report.detail, MAX_TOLD) or None
+        oom_kills = report.oom_kills or None
+        lost_output_bytes = report.lost_output_bytes or None
+        match report.reason:
+            case None | ReasonCode.EXITED:
+                return Exited(
+                    exit_code=report.exit_code,
+                    told=told,
+                    oom_kills=oom_kills,
+                    lost_output_bytes=lost_output_bytes,
+                )
             case ReasonCode.SIGNALED:
-                return reason(code, signal=report.signal, **told)
+                return Signaled(
+                    signal=report.signal,
+                    told=told,
+                    oom_kills=oom_kills,
+                    lost_output_bytes=lost_output_bytes,
+                )
             case ReasonCode.PORT_IN_USE:
                 kernel = work.live.kernels.get(report.kernel)
-                return reason(code, port=kernel and fixed_port(kernel), agent=name)
+                port = None if kernel is None else fixed_port(kernel)
+                return PortInUseOnAgent(port=port, agent=name)
             case ReasonCode.LEASE_EXPIRED:
                 lease_s = f"{agent.lease_s:g}" if agent else "?"
-                return reason(code, lease_s=lease_s, agent=name)
-            case _:
-                return reason(code, agent=name, detail=report.detail)
+                return LeaseExpired(lease_s=lease_s, agent=name)
+            case code:
+                return reason_of(code, {"agent": name, "detail": report.detail})
 
 
 _SAYS_MORE = DISPLACED | {ReasonCode.CANCELLED, ReasonCode.TASK_STOPPED}

@@ -7,6 +7,7 @@ charged until its agent confirms the stop (design: Generation).
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from muster.control.engine.handler import (
@@ -23,7 +24,8 @@ from muster.control.session.cluster.workloads import IN_PLACE, placed_since
 from muster.control.session.heard_time import timed_out_at
 from muster.control.tell_agent import TellAgent
 from muster.core.ids import AgentId
-from muster.core.reasons import DISPLACED, Reason, ReasonCode, reason
+from muster.core.reasons import DISPLACED, Reason, ReasonCode
+from muster.core.reasons.of_sessions import Cancelled, RescheduleLimit
 from muster.core.results import SchedulingResult
 from muster.core.specs import SessionType
 from muster.core.states import (
@@ -297,7 +299,7 @@ class SessionLifecycle(Lifecycle[Session]):
             if session.status is SessionStatus.TERMINATING and not is_forced(session.reason):
                 ends_for = session.reason
                 is_own = ends_for is not None and ends_for.code is not ReasonCode.CANCELLED
-                session.reason = with_force(ends_for) if ends_for and is_own else why
+                session.reason = replace(ends_for, forced=True) if ends_for and is_own else why
                 session.stop_at = 0.0
                 for kernel in session.kernels:
                     kernel.stop_sent_at = None
@@ -397,18 +399,12 @@ def failure_to_judge(session: Session) -> Reason | None:
 
 def cancelled(by: str, *, force: bool) -> Reason:
     """The reason of work that somebody cancels; with ``force`` its processes get no grace."""
-    numbers = {"by": by, "forced": True} if force else {"by": by}
-    return reason(ReasonCode.CANCELLED, **numbers)
+    return Cancelled(by=by, forced=force)
 
 
 def is_forced(why: Reason | None) -> bool:
     """Whether work that ends for this reason is killed at once."""
-    return why is not None and "forced" in dict(why.numbers)
-
-
-def with_force(why: Reason) -> Reason:
-    """The same reason for an end, of work that is killed at once (``is_forced``)."""
-    return reason(why.code, **{**dict(why.numbers), "forced": True})
+    return why is not None and why.forced
 
 
 def stop_again_at(kernel: Kernel, sent_at: float) -> float:
@@ -429,4 +425,4 @@ def why_given_up(session: Session, limit: int) -> Reason | None:
     if session.reschedules <= limit:
         return None
     how = session.reason.sentence() if session.reason else "unknown"
-    return reason(ReasonCode.RESCHEDULE_LIMIT, tried=session.reschedules, how=how)
+    return RescheduleLimit(tried=session.reschedules, how=how)

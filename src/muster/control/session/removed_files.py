@@ -2,11 +2,12 @@
 Shares): a row a kernel for its output, and one for its scratch directory."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muster.control.engine.work import Work
 from muster.core.ids import AgentId, SessionId
 from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_files import Removal
 from muster.core.results import SchedulingResult
 from muster.store.removals import EndedKernel
 from muster.wire.messages import FileRemoval, KernelKey
@@ -55,11 +56,10 @@ class RemovedFiles:
             if row in told:
                 continue
             told.add(row)
-            numbers = dict(each.why.numbers) | {"of": of}
-            why = Reason(each.why.code, tuple(numbers.items()))
+            why = replace(each.why, of=of)
             success = SchedulingResult.SUCCESS
             work.unit.note_ended(kernel.session, kernel.status, PHASE, success, why)
 
 
 def _of(why: Reason) -> str:
-    return str(dict(why.numbers).get("of", ""))
+    return why.of or "" if isinstance(why, Removal) else ""

@@ -11,7 +11,9 @@ from muster.control.engine.handler import TransitionStatus
 from muster.control.engine.work import Move, Work
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.health.service import SERVICE_OWNER, Service
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_agents import AgentNotAlive
+from muster.core.reasons.of_health import HealthWaitsEmpty
 from muster.core.resources import GPU_WHOLE, DeviceShare
 from muster.core.specs import SessionType
 from muster.core.specs.service import service_spec
@@ -58,10 +60,10 @@ class Services:
         """Why a service cannot begin now; None if it can."""
         if agent.status is not AgentStatus.ALIVE or not agent.connected:
             status = "not connected" if agent.status is AgentStatus.ALIVE else agent.status.lower()
-            return reason(ReasonCode.AGENT_NOT_ALIVE, status=status)
+            return AgentNotAlive(status=status)
         users = self._users(work, agent, service, _wanted(agent, service))
         if users:
-            return reason(ReasonCode.HEALTH_WAITS_EMPTY, agent=agent.name, kernels=users)
+            return HealthWaitsEmpty(agent=agent.name, kernels=users)
         return None
 
     def stop(self, work: Work, session: Session, phase: str, why: Reason) -> None:

@@ -1,190 +1,419 @@
-"""The texts of reasons of deployments and routes: why a replica is made, or taken away."""
+"""Reasons of deployments: why replicas are made or replaced, and what became of a roll-out."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from muster.core.reasons.codes import ReasonCode
-from muster.core.reasons.definition import LIMIT as _L
-from muster.core.reasons.definition import OPERATOR as _O
-from muster.core.reasons.definition import REQUEST as _R
-from muster.core.reasons.definition import WAITING as _W
-from muster.core.reasons.definition import Definition
+from muster.core.reasons.codes import ReasonCode, ReasonKind
+from muster.core.reasons.reason import PRIVATE, Reason
+from muster.core.reasons.wording import after_colon, counted, lasting, shown
 
-_FOUND = "{found:?: {found}}"
-_UNDO = "`muster rollout undo {deployment:?{deployment}}{deployment:!NAME} --to {revision}`"
-"""The command that tries a revision again; stored reasons may lack the name."""
-_LOOK = (
-    "{by_command:?Look why its probe.command fails}"
-    "{by_command:!Look whether its program listens on PORT and answers the probe}"
-)
-"""The remedy for probes that are bad; stored reasons may lack how they were made."""
 
-OF_DEPLOYMENTS: Mapping[ReasonCode, Definition] = {
-    ReasonCode.ROUTE_STARTS: Definition(_W, "its session is {status}"),
-    ReasonCode.ROUTE_NOT_TAKEN: Definition(
-        _R, "its session is refused: {how}", "Change the deployment: `muster deploy FILE`."
-    ),
-    ReasonCode.ROUTE_QUOTA: Definition(
-        _L, "a replica's session is not taken yet: {how}", "It is tried again by itself."
-    ),
-    ReasonCode.ROUTE_ENDED: Definition(
-        _R,
-        "session {session} ended{how:?: {how}}",
-        "`muster logs {session}` shows what it wrote.",
-    ),
-    ReasonCode.ROUTE_NEVER_GOOD: Definition(
-        _R,
-        f"no probe was good within {{after_s:~}} of its start{_FOUND}",
-        f"{_LOOK}; or set a longer probe.start_timeout.",
-    ),
-    ReasonCode.ROUTE_NOT_PROBED: Definition(_W, "it was not probed yet"),
-    ReasonCode.ROUTE_NOT_YET_GOOD: Definition(
-        _W,
-        f"it is not healthy yet: {{streak:bad probe}} in a row{_FOUND}; {{limit_s:~}} after its "
-        "start it counts as failed",
-        f"It may still be starting. {_LOOK}: `muster logs {{route}}`.",
-    ),
-    ReasonCode.ROUTE_BAD: Definition(
-        _R,
-        f"{{streak:bad probe}} in a row{_FOUND}",
-        f"{_LOOK}{{route:?: `muster logs {{route}}`}}.",
-    ),
-    ReasonCode.ROUTE_PORT_TAKEN: Definition(
-        _O,
-        "{who} listens on its port {port}: it gets no requests",
-        "It is replaced, with another port where it has none of its own. The log of the machine's "
-        "agent names the account.",
-    ),
-    ReasonCode.ROUTE_PORT_UNSEEN: Definition(
-        _W,
-        "probes are good, but its agent does not see it listen on its port {port}",
-        "Its program has to listen on the machine's own network, as the account of its kernel or "
-        "as root: `muster logs {route}`.",
-    ),
-    ReasonCode.ROUTE_STALE: Definition(
-        _O,
-        "no probe of it was completed for {after_s:~}: nothing is known of its health",
-        "Look whether the controller is overloaded; traffic goes on as before.",
-    ),
-    ReasonCode.ROUTE_OUT_OF_SIGHT: Definition(
-        _O,
-        "the controller's probes reach {unreached} of {machines:machine} no more: nothing is known "
-        "of its health",
-        "Look at the network of the controller's machine; traffic goes on as before, and nobody is "
-        "replaced.",
-    ),
-    ReasonCode.ROUTE_SEEN_BY_AGENT: Definition(
-        _O,
-        "its agent probes it, because the controller's probes do not reach its machine: {found}",
-        "Look whether balancers and proxies reach it; set probe.side to controller if only what is "
-        "reached from there is to get traffic.",
-    ),
-    ReasonCode.ROUTE_AGENT_CANNOT_PROBE: Definition(
-        _O,
-        "its agent is to probe it, and is of a version that cannot",
-        "Update the agent, or probe it in another way: with probe.side auto, and no probe.command.",
-    ),
-    ReasonCode.ROUTE_EVICTED: Definition(
-        _W, f"it is replaced, because it was unhealthy for {{after_s:~}}{_FOUND}"
-    ),
-    ReasonCode.ROUTE_NOT_NEEDED: Definition(_W, "it is not needed any more"),
-    ReasonCode.REPLACEMENT_FIRST: Definition(
-        _W,
-        "a replica of deployment {deployment} leaves once another is available elsewhere, or after "
-        "a minute without room for one",
-    ),
-    ReasonCode.REPLACEMENT_PAUSED: Definition(
-        _W,
-        "a replica of deployment {deployment} stays, because its roll-out is paused: it is "
-        "replaced once that goes on, and no deadline was given to leave the machine",
-        "`muster rollout resume {deployment}` has it go on; a drain with a deadline does not "
-        "wait for it.",
-    ),
-    ReasonCode.DISRUPTION_EXHAUSTED: Definition(
-        _W,
-        "deployment {deployment} can spare no replica: {serving} of {wanted} serve, and its "
-        "disruption is {disruption}{paused:?; its roll-out is paused}"
-        "{endless:?; no deadline was given to leave the machine}"
-        "{in_s:?; in {in_s:~} it may keep none any more}",
-        "It goes on once another replica is healthy: `muster why {deployment}`. Without a deadline "
-        "of the drain it waits for that as long as it takes.",
-    ),
-    ReasonCode.DEPLOYMENT_STARTS_AGAIN: Definition(
-        _W,
-        "{failed:replica} in a row did not become healthy, or not for long{how:?: {how}}"
-        "{in_s:?; the next is tried in {in_s:~}}",
-        "{route:?`muster logs {route}` shows what the last of them wrote.}",
-    ),
-    ReasonCode.DEPLOYMENT_NEVER_HEALTHY: Definition(
-        _R,
-        "{failed:replica} did not become healthy, and no more are tried{how:?: {how}}",
-        "{route:?`muster logs {route}` shows what the last of them wrote. }Mend the program or the "
-        "probe, and hand the deployment in again.",
-    ),
-    ReasonCode.DEPLOYMENT_REPLICAS_DIFFER: Definition(
-        _W, "it has {up:replica} and wants {wanted}: {create} to make, {remove} to take away"
-    ),
-    ReasonCode.DEPLOYMENT_ROUTES_LEFT: Definition(_W, "{left:route} are still being stopped"),
-    ReasonCode.ROLLOUT_UNDER_WAY: Definition(
-        _W,
-        "revision {revision} is rolled out: {available} of {wanted:replica} are available"
-        "{paused:?, and it is paused}",
-        "{paused:?`muster rollout resume {deployment}` has it go on.}",
-    ),
-    ReasonCode.ROLLOUT_STARTS_FAILED: Definition(
-        _R,
-        "revision {revision} was given up: {failed:replica} of it did not become healthy"
-        "{how:?: {how}}; revision {stable} serves",
-        "Mend it, and change the deployment; or, where the mistake was outside it, have the "
-        f"revision tried again: {_UNDO}.",
-    ),
-    ReasonCode.ROLLOUT_TOO_SLOW: Definition(
-        _R,
-        "revision {revision} was given up: no further replica of it became available within "
-        "{deadline_s:~}{how:?: {how}}; revision {stable} serves",
-        "Mend it and change the deployment, such as by a longer update.progress_deadline; or, "
-        f"where the mistake was outside it, have the revision tried again: {_UNDO}.",
-    ),
-    ReasonCode.ROLLOUT_NO_ROOM: Definition(
-        _W,
-        "revision {revision} was given up: there was no room for a further replica of it within "
-        "{deadline_s:~}{how:?: {how}}; revision {stable} serves",
-        "Make room, have it take the place of the former replicas by update.surge 0, or wait "
-        f"longer by update.progress_deadline; the revision is tried again by {_UNDO}.",
-    ),
-    ReasonCode.ROLLOUT_ERRORS: Definition(
-        _R,
-        "revision {revision} was given up: {rate} % of its {requests:request} failed, more "
-        "than {limit} %; revision {stable} serves",
-        "Mend it and change the deployment.",
-    ),
-    ReasonCode.SCALED_BY_LOAD: Definition(
-        _W, "{before} → {after} replicas ({how}): {load} {metric}, {target} a replica are aimed at"
-    ),
-    ReasonCode.ACCESS_AT_PROXY_ALONE: Definition(
-        _O,
-        "on {open} of {machines:machine} of group {group} its access holds at the proxy alone: "
-        "kernels of other users there reach the port of a replica on their machine",
-        "Run those agents as root with nftables installed, keep the deployment to machines that "
-        "have it (`constraints: [ports=nftables]`), or have its program check the header "
-        "Muster-Secret against MUSTER_SECRET.",
-    ),
-    ReasonCode.ACCESS_UNKNOWN: Definition(
-        _R,
-        "access names {who}: unknown in domain {domain}",
-        "Look whether the names are right; whoever is added later gets in then.",
-    ),
-    ReasonCode.DEPLOYMENT_HANDED_IN: Definition(
-        _W, "{by} hands it in, as revision {revision}{changed:?: {changed}}"
-    ),
-    ReasonCode.DEPLOYMENT_SCALED_BY: Definition(_W, "{by} scales it: {before} → {after:replica}"),
-    ReasonCode.ROLLOUT_UNDONE_BY: Definition(
-        _W,
-        "{by} goes back to revision {of}{revision:?, as revision {revision}}"
-        "{given_up:?; revision {given_up}, which was given up, is not wished any more}",
-    ),
-    ReasonCode.ROLLOUT_PAUSED_BY: Definition(_W, "{by} pauses the update to revision {revision}"),
-    ReasonCode.ROLLOUT_RESUMED_BY: Definition(
-        _W, "{by} has the update to revision {revision} go on"
-    ),
-    ReasonCode.ROLLOUT_BEGUN: Definition(_W, "revision {before} → {revision}"),
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacementFirst(Reason):
+    code = ReasonCode.REPLACEMENT_FIRST
+    kind = ReasonKind.WAITING
+
+    deployment: str
+
+    def sentence(self) -> str:
+        return (
+            f"a replica of deployment {self.deployment} leaves once another is available "
+            "elsewhere, or after a minute without room for one"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacementPaused(Reason):
+    code = ReasonCode.REPLACEMENT_PAUSED
+    kind = ReasonKind.WAITING
+
+    deployment: str
+
+    def sentence(self) -> str:
+        return (
+            f"a replica of deployment {self.deployment} stays, because its roll-out is paused: "
+            "it is replaced once that goes on, and no deadline was given to leave the machine"
+        )
+
+    def remedy(self) -> str:
+        return (
+            f"`muster rollout resume {self.deployment}` has it go on; a drain with a deadline "
+            "does not wait for it."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisruptionExhausted(Reason):
+    code = ReasonCode.DISRUPTION_EXHAUSTED
+    kind = ReasonKind.WAITING
+
+    in_s: float | None = None
+    endless: bool
+    paused: bool
+    deployment: str
+    serving: int
+    wanted: int
+    disruption: str
+
+    def sentence(self) -> str:
+        said = (
+            f"deployment {self.deployment} can spare no replica: {self.serving} of {self.wanted} "
+            f"serve, and its disruption is {self.disruption}"
+        )
+        if self.paused:
+            said += "; its roll-out is paused"
+        if self.endless:
+            said += "; no deadline was given to leave the machine"
+        if self.in_s:
+            said += f"; in {lasting(self.in_s)} it may keep none any more"
+        return said
+
+    def remedy(self) -> str:
+        return (
+            f"It goes on once another replica is healthy: `muster why {self.deployment}`. "
+            "Without a deadline of the drain it waits for that as long as it takes."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentStartsAgain(Reason):
+    code = ReasonCode.DEPLOYMENT_STARTS_AGAIN
+    kind = ReasonKind.WAITING
+
+    how: str | None = None
+    route: str | None = None
+    failed: int
+    in_s: float | None = None
+
+    def sentence(self) -> str:
+        said = (
+            f"{counted(self.failed, 'replica')} in a row did not become healthy, or not for "
+            f"long{after_colon(self.how)}"
+        )
+        if self.in_s:
+            said += f"; the next is tried in {lasting(self.in_s)}"
+        return said
+
+    def remedy(self) -> str:
+        said = ""
+        if self.route:
+            said += f"`muster logs {self.route}` shows what the last of them wrote."
+        return said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentNeverHealthy(Reason):
+    code = ReasonCode.DEPLOYMENT_NEVER_HEALTHY
+    kind = ReasonKind.REQUEST
+
+    how: str | None = None
+    route: str | None = None
+    failed: int
+
+    def sentence(self) -> str:
+        return (
+            f"{counted(self.failed, 'replica')} did not become healthy, and no more are "
+            f"tried{after_colon(self.how)}"
+        )
+
+    def remedy(self) -> str:
+        said = ""
+        if self.route:
+            said += f"`muster logs {self.route}` shows what the last of them wrote. "
+        return said + "Mend the program or the probe, and hand the deployment in again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentReplicasDiffer(Reason):
+    code = ReasonCode.DEPLOYMENT_REPLICAS_DIFFER
+    kind = ReasonKind.WAITING
+
+    up: int
+    wanted: int
+    create: int
+    remove: int
+
+    def sentence(self) -> str:
+        return (
+            f"it has {counted(self.up, 'replica')} and wants {self.wanted}: {self.create} to "
+            f"make, {self.remove} to take away"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentRoutesLeft(Reason):
+    code = ReasonCode.DEPLOYMENT_ROUTES_LEFT
+    kind = ReasonKind.WAITING
+
+    left: int
+
+    def sentence(self) -> str:
+        return f"{counted(self.left, 'route')} are still being stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutUnderWay(Reason):
+    code = ReasonCode.ROLLOUT_UNDER_WAY
+    kind = ReasonKind.WAITING
+
+    revision: int
+    available: int
+    wanted: int
+    paused: bool
+    deployment: str
+
+    def sentence(self) -> str:
+        said = (
+            f"revision {self.revision} is rolled out: {self.available} of "
+            f"{counted(self.wanted, 'replica')} are available"
+        )
+        if self.paused:
+            said += ", and it is paused"
+        return said
+
+    def remedy(self) -> str:
+        said = ""
+        if self.paused:
+            said += f"`muster rollout resume {self.deployment}` has it go on."
+        return said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutStartsFailed(Reason):
+    code = ReasonCode.ROLLOUT_STARTS_FAILED
+    kind = ReasonKind.REQUEST
+
+    deployment: str | None = None
+    revision: int
+    stable: int
+    failed: int
+    how: str | None = None
+
+    def sentence(self) -> str:
+        return (
+            f"revision {self.revision} was given up: {counted(self.failed, 'replica')} of it did "
+            f"not become healthy{after_colon(self.how)}; revision {self.stable} serves"
+        )
+
+    def remedy(self) -> str:
+        return (
+            "Mend it, and change the deployment; or, where the mistake was outside it, have the "
+            f"revision tried again: {_undo(self)}."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutTooSlow(Reason):
+    code = ReasonCode.ROLLOUT_TOO_SLOW
+    kind = ReasonKind.REQUEST
+
+    deployment: str | None = None
+    revision: int
+    stable: int
+    deadline_s: float
+    how: str | None = None
+
+    def sentence(self) -> str:
+        return (
+            f"revision {self.revision} was given up: no further replica of it became available "
+            f"within {lasting(self.deadline_s)}{after_colon(self.how)}; revision {self.stable} "
+            "serves"
+        )
+
+    def remedy(self) -> str:
+        return (
+            "Mend it and change the deployment, such as by a longer update.progress_deadline; "
+            f"or, where the mistake was outside it, have the revision tried again: {_undo(self)}."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutNoRoom(Reason):
+    code = ReasonCode.ROLLOUT_NO_ROOM
+    kind = ReasonKind.WAITING
+
+    deployment: str | None = None
+    revision: int
+    stable: int
+    deadline_s: float
+    how: str | None = None
+
+    def sentence(self) -> str:
+        return (
+            f"revision {self.revision} was given up: there was no room for a further replica of "
+            f"it within {lasting(self.deadline_s)}{after_colon(self.how)}; revision "
+            f"{self.stable} serves"
+        )
+
+    def remedy(self) -> str:
+        return (
+            "Make room, have it take the place of the former replicas by update.surge 0, or "
+            "wait longer by update.progress_deadline; the revision is tried again by "
+            f"{_undo(self)}."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutErrors(Reason):
+    code = ReasonCode.ROLLOUT_ERRORS
+    kind = ReasonKind.REQUEST
+
+    deployment: str | None = field(default=None, metadata=PRIVATE)
+    revision: int
+    stable: int
+    rate: float
+    requests: int
+    limit: float
+
+    def sentence(self) -> str:
+        return (
+            f"revision {self.revision} was given up: {shown(self.rate)} % of its "
+            f"{counted(self.requests, 'request')} failed, more than {shown(self.limit)} %; "
+            f"revision {self.stable} serves"
+        )
+
+    def remedy(self) -> str:
+        return "Mend it and change the deployment."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledByLoad(Reason):
+    code = ReasonCode.SCALED_BY_LOAD
+    kind = ReasonKind.WAITING
+
+    before: int
+    after: int
+    how: str
+    load: float
+    metric: str
+    target: float
+
+    def sentence(self) -> str:
+        return (
+            f"{self.before} → {self.after} replicas ({self.how}): {shown(self.load)} "
+            f"{self.metric}, {shown(self.target)} a replica are aimed at"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessAtProxyAlone(Reason):
+    code = ReasonCode.ACCESS_AT_PROXY_ALONE
+    kind = ReasonKind.OPERATOR
+
+    open: int
+    machines: int
+    group: str
+
+    def sentence(self) -> str:
+        return (
+            f"on {self.open} of {counted(self.machines, 'machine')} of group {self.group} its "
+            "access holds at the proxy alone: kernels of other users there reach the port of a "
+            "replica on their machine"
+        )
+
+    def remedy(self) -> str:
+        return (
+            "Run those agents as root with nftables installed, keep the deployment to machines "
+            "that have it (`constraints: [ports=nftables]`), or have its program check the "
+            "header Muster-Secret against MUSTER_SECRET."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessUnknown(Reason):
+    code = ReasonCode.ACCESS_UNKNOWN
+    kind = ReasonKind.REQUEST
+
+    who: str
+    domain: str
+
+    def sentence(self) -> str:
+        return f"access names {self.who}: unknown in domain {self.domain}"
+
+    def remedy(self) -> str:
+        return "Look whether the names are right; whoever is added later gets in then."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentHandedIn(Reason):
+    code = ReasonCode.DEPLOYMENT_HANDED_IN
+    kind = ReasonKind.WAITING
+
+    by: str
+    revision: int
+    changed: str | None = None
+
+    def sentence(self) -> str:
+        return f"{self.by} hands it in, as revision {self.revision}{after_colon(self.changed)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentScaledBy(Reason):
+    code = ReasonCode.DEPLOYMENT_SCALED_BY
+    kind = ReasonKind.WAITING
+
+    by: str
+    before: int
+    after: int
+
+    def sentence(self) -> str:
+        return f"{self.by} scales it: {self.before} → {counted(self.after, 'replica')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutUndoneBy(Reason):
+    code = ReasonCode.ROLLOUT_UNDONE_BY
+    kind = ReasonKind.WAITING
+
+    by: str
+    of: int
+    revision: int | None = None
+    given_up: int | None = None
+
+    def sentence(self) -> str:
+        said = f"{self.by} goes back to revision {self.of}"
+        if self.revision:
+            said += f", as revision {self.revision}"
+        if self.given_up:
+            said += f"; revision {self.given_up}, which was given up, is not wished any more"
+        return said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutPausedBy(Reason):
+    code = ReasonCode.ROLLOUT_PAUSED_BY
+    kind = ReasonKind.WAITING
+
+    by: str
+    revision: int
+
+    def sentence(self) -> str:
+        return f"{self.by} pauses the update to revision {self.revision}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutResumedBy(Reason):
+    code = ReasonCode.ROLLOUT_RESUMED_BY
+    kind = ReasonKind.WAITING
+
+    by: str
+    revision: int
+
+    def sentence(self) -> str:
+        return f"{self.by} has the update to revision {self.revision} go on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutBegun(Reason):
+    code = ReasonCode.ROLLOUT_BEGUN
+    kind = ReasonKind.WAITING
+
+    before: int
+    revision: int
+
+    def sentence(self) -> str:
+        return f"revision {self.before} → {self.revision}"
+
+
+def _undo(why: RolloutStartsFailed | RolloutTooSlow | RolloutNoRoom) -> str:
+    """The command that tries a revision again; stored reasons may lack the name."""
+    return f"`muster rollout undo {why.deployment or 'NAME'} --to {why.revision}`"

@@ -1,58 +1,185 @@
-"""The texts of reasons of tasks, of the jobs that they make up, and of gangs."""
+"""Reasons of tasks, and of the jobs that they make up."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from muster.core.reasons.codes import ReasonCode
-from muster.core.reasons.definition import OPERATOR as _O
-from muster.core.reasons.definition import REQUEST as _R
-from muster.core.reasons.definition import WAITING as _W
-from muster.core.reasons.definition import Definition
+from muster.core.reasons.codes import ReasonCode, ReasonKind
+from muster.core.reasons.reason import PRIVATE, Reason
+from muster.core.reasons.wording import and_more, counted, shown
 
-OF_TASKS: Mapping[ReasonCode, Definition] = {
-    ReasonCode.TASK_RETRY_BACKOFF: Definition(
-        _W,
-        "task {index} failed {failures:time}{agent:?, the last time on agent {agent}}, and is "
-        "tried again in {seconds} s{others:?; {others:more task} wait to be tried again}",
-        "Nothing: the wait doubles with each failure (`retry_backoff` of the job){agent:?; the "
-        "next try prefers another agent}.",
-    ),
-    ReasonCode.NOT_YET_CANDIDATE: Definition(
-        _W, "{waiting:task} of the job still to come, {candidates} in the queue"
-    ),
-    ReasonCode.TASK_STOPPED: Definition(_W, "task {index} was stopped{by:? by {by}}"),
-    ReasonCode.COMPLETED: Definition(_W, "all kernels ended well"),
-    ReasonCode.KERNEL_ENDED: Definition(_R, "kernel {index} ended: {how}"),
-    ReasonCode.LEADER_ENDED: Definition(_W, "kernel {index}, its leader, ended well"),
-    ReasonCode.OTHERS_RUN_ON: Definition(
-        _R,
-        "{ended} of its {kernels:kernel} ended well, kernel {index} first, {since_s:~} ago; it is "
-        "over once {left:other} ended too",
-        "With `leader: {index}` in its spec it is over once kernel {index} ends well, and the "
-        "others are stopped then. `muster cancel` stops them now.",
-    ),
-    ReasonCode.JOB_FAILED: Definition(_R, "stopped because the job failed"),
-    ReasonCode.JOB_ENDED: Definition(_W, "stopped because the job ended ({state})"),
-    ReasonCode.TASKS_FAILED: Definition(
-        _R,
-        "{stopped:?stopped because }task {index}{others:? and {others} more} failed"
-        "{none:? and none succeeded}"
-        "{stopped:? and max_task_failures is {tolerated}}{sole:!; task {index}}: {how}",
-        "{stopped:?--keep-going (keep_going: true) lets the others run on; }"
-        "`muster retry {job} --failed` runs again what failed.",
-    ),
-    ReasonCode.TASK_LOST: Definition(
-        _O, "task {index} lost its machine more often than its budget of {limit} allows"
-    ),
-    ReasonCode.TASKS_TOLERATED: Definition(_W, "{failed:failed task}, {tolerated} tolerated"),
-    ReasonCode.PROCESSES_KILLED: Definition(
-        _R,
-        "processes of {tasks:task} were killed for lack of memory, though their program went on: "
-        "{which}{more:? and {more} more}",
-        "Look at what they left; ask for more memory.",
-    ),
-    ReasonCode.OUTPUT_LOST: Definition(
-        _O,
-        "output of {tasks:task} was lost because a disk was full: {which}{more:? and {more} more}",
-        "Make room on the agents' disks.",
-    ),
-}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRetryBackoff(Reason):
+    code = ReasonCode.TASK_RETRY_BACKOFF
+    kind = ReasonKind.WAITING
+
+    index: int
+    failures: int
+    agent: str | None = None
+    seconds: float
+    others: int
+
+    def sentence(self) -> str:
+        said = f"task {self.index} failed {counted(self.failures, 'time')}"
+        if self.agent:
+            said += f", the last time on agent {self.agent}"
+        said += f", and is tried again in {shown(self.seconds)} s"
+        if self.others:
+            said += f"; {counted(self.others, 'more task')} wait to be tried again"
+        return said
+
+    def remedy(self) -> str:
+        said = "Nothing: the wait doubles with each failure (`retry_backoff` of the job)"
+        if self.agent:
+            said += "; the next try prefers another agent"
+        return said + "."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotYetCandidate(Reason):
+    code = ReasonCode.NOT_YET_CANDIDATE
+    kind = ReasonKind.WAITING
+
+    waiting: int
+    candidates: int
+
+    def sentence(self) -> str:
+        return (
+            f"{counted(self.waiting, 'task')} of the job still to come, {self.candidates} in the "
+            "queue"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStopped(Reason):
+    code = ReasonCode.TASK_STOPPED
+    kind = ReasonKind.WAITING
+
+    index: int
+    by: str | None = None
+
+    def sentence(self) -> str:
+        said = f"task {self.index} was stopped"
+        if self.by:
+            said += f" by {self.by}"
+        return said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFailed(Reason):
+    code = ReasonCode.JOB_FAILED
+    kind = ReasonKind.REQUEST
+
+    state: str | None = field(default=None, metadata=PRIVATE)
+
+    def sentence(self) -> str:
+        return "stopped because the job failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnded(Reason):
+    code = ReasonCode.JOB_ENDED
+    kind = ReasonKind.WAITING
+
+    state: str
+
+    def sentence(self) -> str:
+        return f"stopped because the job ended ({self.state})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksFailed(Reason):
+    code = ReasonCode.TASKS_FAILED
+    kind = ReasonKind.REQUEST
+
+    failed: int = field(metadata=PRIVATE)
+    others: int
+    tolerated: int
+    index: int
+    how: str
+    job: str
+    stopped: bool | None = None
+    none: bool | None = None
+    sole: bool | None = None
+
+    def sentence(self) -> str:
+        said = ""
+        if self.stopped:
+            said += "stopped because "
+        said += f"task {self.index}{and_more(self.others)} failed"
+        if self.none:
+            said += " and none succeeded"
+        if self.stopped:
+            said += f" and max_task_failures is {self.tolerated}"
+        if not self.sole:
+            said += f"; task {self.index}"
+        return said + f": {self.how}"
+
+    def remedy(self) -> str:
+        said = ""
+        if self.stopped:
+            said += "--keep-going (keep_going: true) lets the others run on; "
+        return said + f"`muster retry {self.job} --failed` runs again what failed."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLost(Reason):
+    code = ReasonCode.TASK_LOST
+    kind = ReasonKind.OPERATOR
+
+    index: int
+    limit: int
+
+    def sentence(self) -> str:
+        return (
+            f"task {self.index} lost its machine more often than its budget of {self.limit} allows"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksTolerated(Reason):
+    code = ReasonCode.TASKS_TOLERATED
+    kind = ReasonKind.WAITING
+
+    failed: int
+    tolerated: int
+
+    def sentence(self) -> str:
+        return f"{counted(self.failed, 'failed task')}, {self.tolerated} tolerated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessesKilled(Reason):
+    code = ReasonCode.PROCESSES_KILLED
+    kind = ReasonKind.REQUEST
+
+    tasks: int
+    which: str
+    more: int
+
+    def sentence(self) -> str:
+        return (
+            f"processes of {counted(self.tasks, 'task')} were killed for lack of memory, though "
+            f"their program went on: {self.which}{and_more(self.more)}"
+        )
+
+    def remedy(self) -> str:
+        return "Look at what they left; ask for more memory."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputLost(Reason):
+    code = ReasonCode.OUTPUT_LOST
+    kind = ReasonKind.OPERATOR
+
+    tasks: int
+    which: str
+    more: int
+
+    def sentence(self) -> str:
+        return (
+            f"output of {counted(self.tasks, 'task')} was lost because a disk was full: "
+            f"{self.which}{and_more(self.more)}"
+        )
+
+    def remedy(self) -> str:
+        return "Make room on the agents' disks."

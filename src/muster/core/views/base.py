@@ -140,7 +140,7 @@ class ReasonView(View):
             kind=reason.kind,
             sentence=reason.sentence(),
             remedy=reason.remedy(),
-            numbers=reason.told(),
+            numbers=reason.public_numbers(),
         )
 
 

@@ -16,7 +16,6 @@ from muster.core.views.base import OwnerView, ReasonView, ResourcesView, View
 V = TypeVar("V", bound=View)
 _SHOWN: Mapping[type, Callable[[Any], Any]] = {
     Owner: OwnerView.of,
-    Reason: ReasonView.of,
     Resources: ResourcesView.of,
 }
 
@@ -83,5 +82,7 @@ def _how(type_: Any) -> Callable[[Any], Any] | None:
 
 
 def _shown(kind: type[View], value: Any) -> View:
+    if isinstance(value, Reason):
+        return ReasonView.of(value)
     show = _SHOWN.get(type(value))
     return view_of(kind, value) if show is None else show(value)

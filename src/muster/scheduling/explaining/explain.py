@@ -2,16 +2,16 @@
 agent, and what would have to change. It is in ids and numbers; ``control.session.explaining`` shows
 it to a person."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.core.ids import SessionId
-from muster.core.reasons import Reason, reason
+from muster.core.reasons import Reason
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.explaining.shortfalls import RequestExplanation, explain_request
 from muster.scheduling.making_room.preemption import Preemption
 from muster.scheduling.making_room.reservation import Reservation
-from muster.scheduling.passes.pass_result import LACKS_ROOM
+from muster.scheduling.passes.pass_result import LACKS_ROOM, LacksRoom
 from muster.scheduling.passes.placement import PlacementPass
 from muster.scheduling.passes.queue import Queue
 from muster.scheduling.policy.group_policy import Policy
@@ -114,8 +114,7 @@ def explain(
 
 def _with_leaving(why: Reason) -> Reason:
     """The reason for a lack of room, with the note that sessions are leaving to end that lack."""
-    numbers = dict(why.numbers)
-    return reason(why.code, **numbers, leaving=True) if why.code in LACKS_ROOM else why
+    return replace(why, leaving=True) if isinstance(why, LacksRoom) else why
 
 
 def _kept_for(session: SessionWorkload, queue: Queue) -> Reservation | None:

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_agents import (
+    AgentNotAlive,
+    AgentUnfit,
+    ConstraintNotMet,
+    LacksCapacity,
+    LacksForAll,
+    LacksFree,
+    NoSingleDevice,
+    NotDesignated,
+)
+from muster.core.reasons.of_groups import PortTaken
 from muster.core.resources import GPU_WHOLE, Resources, unit_of
 from muster.core.specs.placement import ClusterMode, Constraint
 from muster.scheduling.cluster.columns import Flags, Floats, Ints
@@ -27,6 +38,7 @@ MAX_GROUPS = 20
 MAX_VALUES = 8
 """Values of an attribute by which agents that do not meet a rule on it are told apart, at most."""
 _EXAMPLES = 3
+_NOT_DESIGNATED = NotDesignated()
 _RUNNERS_UP = 5
 
 
@@ -76,7 +88,7 @@ class _Need:
     requested: int
     free: Ints
     capacity: Ints
-    when_short: ReasonCode = ReasonCode.LACKS_FREE
+    when_short: type[LacksFree] | type[NoSingleDevice] = LacksFree
 
     def short(self) -> Flags:
         return self.free < self.requested
@@ -91,12 +103,18 @@ class _Need:
     def reason(self, agent: int, members: Ints) -> Reason:
         """The shortfall of ``agent``, the nearest among ``members``."""
         free, capacity = int(self.free[agent]), int(self.capacity[agent])
-        amounts = {"requested": self.requested, "capacity": capacity}
+        unit = unit_of(self.resource)
         if capacity < self.requested:
-            code = ReasonCode.LACKS_CAPACITY
-        else:
-            code, amounts["free"] = self.when_short, free
-        return reason(code, resource=self.resource, unit=unit_of(self.resource), **amounts)
+            return LacksCapacity(
+                resource=self.resource, unit=unit, requested=self.requested, capacity=capacity
+            )
+        return self.when_short(
+            resource=self.resource,
+            unit=unit,
+            requested=self.requested,
+            capacity=capacity,
+            free=free,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +123,6 @@ class _Rule:
 
     Args:
         constraint: None where it is no rule about an attribute: then ``unmet`` says which it is.
-        port: which is to be free, where that is the rule.
         codes: the attribute's value of each agent that is looked at, as an index into ``values``;
             -1 for none.
     """
@@ -114,8 +131,7 @@ class _Rule:
     met: Flags
     codes: Ints
     values: tuple[str, ...]
-    unmet: ReasonCode = ReasonCode.NOT_DESIGNATED
-    port: int | None = None
+    unmet: Reason = _NOT_DESIGNATED
 
     def short(self) -> Flags:
         return ~self.met
@@ -134,14 +150,13 @@ class _Rule:
     def reason(self, agent: int, members: Ints) -> Reason:
         """The reason why ``agent``, the nearest among ``members``, does not meet the rule."""
         if self.constraint is None:
-            return reason(self.unmet, **({} if self.port is None else {"port": self.port}))
+            return self.unmet
         code, others = int(self.codes[agent]), np.unique(self.codes[members]).size - 1
-        return reason(
-            ReasonCode.CONSTRAINT_NOT_MET,
+        return ConstraintNotMet(
             attribute=self.constraint.attribute,
             has=self.values[code] if code >= 0 else "not there",
             asked=str(self.constraint),
-            **({"others": others} if others else {}),
+            others=others or None,
         )
 
 
@@ -171,8 +186,7 @@ class _Whole:
 
     def reason(self, agent: int, members: Ints) -> Reason:
         """The number of kernels for which the place of ``agent`` has room."""
-        numbers = {"fit": int(self.fit[agent]), "kernels": self.kernels, "where": self.where}
-        return reason(ReasonCode.LACKS_FOR_ALL, **numbers)
+        return LacksForAll(fit=int(self.fit[agent]), kernels=self.kernels, where=self.where)
 
 
 _Lack = _Need | _Rule | _Whole
@@ -212,7 +226,7 @@ def explain_request(
         facts = snapshot.facts(slot)
         lacking = [need.reason(nearest, members) for need in needs if need.short()[nearest]]
         if not facts.accepting:
-            lacking.insert(0, reason(ReasonCode.AGENT_NOT_ALIVE, status=facts.status))
+            lacking.insert(0, AgentNotAlive(status=facts.status))
         examples = [snapshot.facts(slot).name for slot in slots[members[:_EXAMPLES]].tolist()]
         groups.append(AgentGroup(members.size, tuple(examples), facts.name, tuple(lacking)))
     shown = int(counts[largest_first].sum())
@@ -302,10 +316,10 @@ def _rules(snapshot: Snapshot, workload: WorkloadClass, slots: Ints) -> list[_Ru
         rules.append(_Rule(constraint, met, codes, values))
     if workload.unfit_agents:
         fit = is_fit(snapshot, workload)[slots]
-        rules.append(_Rule(None, fit, none, no_values, ReasonCode.AGENT_UNFIT))
+        rules.append(_Rule(None, fit, none, no_values, AgentUnfit()))
     if workload.port is not None:
         free = has_free(snapshot, workload.port)[slots]
-        rules.append(_Rule(None, free, none, no_values, ReasonCode.PORT_TAKEN, workload.port))
+        rules.append(_Rule(None, free, none, no_values, PortTaken(port=workload.port)))
     return rules
 
 
@@ -350,7 +364,7 @@ def _gpus(snapshot: Snapshot, request: Resources, slots: Ints) -> _Need:
     if not is_part:
         return _Need(name, request.gpu_milli, whole * GPU_WHOLE, count * GPU_WHOLE)
     one = np.minimum(count, 1) * GPU_WHOLE
-    return _Need(name, request.gpu_milli, largest, one, ReasonCode.NO_SINGLE_DEVICE)
+    return _Need(name, request.gpu_milli, largest, one, NoSingleDevice)
 
 
 def _kinds_and_distances(

@@ -7,11 +7,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_groups import (
+    GangNeverFits,
+    NeedsAbsentAgents,
+    NeverFits,
+    NoAgentMeets,
+    NoAgents,
+    NoAliveAgents,
+    NoSuchAgents,
+    PortForeign,
+    PortTaken,
+)
+from muster.core.reasons.reason import UNKNOWN
 from muster.core.resources import GPU_WHOLE, KERNELS, Resources
 from muster.core.specs.placement import ClusterMode, Constraint, Operator, PlacementSpec
 from muster.core.states import AgentBar
@@ -36,6 +48,38 @@ _NEAR = 16  # names on either side of a name's place, among which the nearest is
 _APART = {"mode": ClusterMode.MULTI_NODE, "together": None, "max_kernels_per_agent": None}
 
 
+class ReachedAgents(TypedDict):
+    """The numbers of a reason that tell how many agents of a group meet a session's rules, unless
+    all do, and these rules."""
+
+    agents: int
+    group: str
+    meeting: int | None
+    rules: str
+
+
+class ClosedAgents(TypedDict, total=False):
+    """The numbers of a reason that tell how many agents take no new work, if any, their statuses,
+    and how many of them have a remedy of their own."""
+
+    closed: int
+    statuses: str
+    barred: int | None
+    isolated: int | None
+    healing: int | None
+    withheld: int | None
+    full: int | None
+    silent: int | None
+
+
+class RulesTogether(TypedDict, total=False):
+    """The numbers of a reason that tell a session's rules for all of its kernels together."""
+
+    single_node: bool
+    together: str
+    per_agent: int
+
+
 class Feasibility:
     """Feasibility at one moment: the snapshot's agents must not change meanwhile; their free
     amounts may."""
@@ -52,49 +96,44 @@ class Feasibility:
             MusterError: the selector raises or answers nonsense.
         """
         snapshot, kernels = self._snapshot, len(workload.kernels)
-        every: dict[str, Any] = {"agents": len(snapshot), "group": snapshot.group}
+        agents, group = len(snapshot), snapshot.group
         if not len(snapshot):
-            return reason(ReasonCode.NO_AGENTS, group=snapshot.group)
+            return NoAgents(group=group)
         columns = snapshot.columns
         if not (columns.accepting | columns.returning).any():
-            return reason(ReasonCode.NO_ALIVE_AGENTS, **every, **self._closed_among(None))
+            return NoAliveAgents(agents=agents, group=group, **self._closed_among(None))
         if self._fit(workload, self._when_empty).kernels is not None:
             return None
         fit = self._fit(workload, self._with_closed)
         if fit.kernels is not None:
-            return reason(ReasonCode.NEEDS_ABSENT_AGENTS, **every, **self._closed_among(None))
+            return NeedsAbsentAgents(agents=agents, group=group, **self._closed_among(None))
         absent = _absent(snapshot, workload.placement)
-        missing = {"missing": _some(absent)} if absent else {}
         unmet = self._unmet(workload, absent)
         if unmet is not None:
-            return reason(unmet.code, **every, **dict(unmet.numbers), **missing)
-        meeting = self._meeting(workload, allowed(snapshot, workload))
+            return unmet
+        missing = _some(absent) or None
+        reached = self._reached(workload, allowed(snapshot, workload))
         if kernels == 1:
             request = workload.kernels[0].describe()
-            return reason(ReasonCode.NEVER_FITS, **every, request=request, **meeting, **missing)
+            return NeverFits(request=request, missing=missing, **reached)
         placed = most_placed(self._with_closed, self._selector, workload, fit)
         most = self.most_kernels(workload, self._with_closed)
-        return reason(
-            ReasonCode.GANG_NEVER_FITS,
+        return GangNeverFits(
             placed=placed,
             kernels=kernels,
-            **every,
-            **meeting,
+            keys=self._keys_in_the_way(workload),
+            most=most or None,
+            missing=missing,
+            **reached,
             **together(workload),
-            **self._keys_in_the_way(workload),
-            **({"most": most} if most else {}),
-            **missing,
         )
 
-    def reach(self, workload: WorkloadClass) -> dict[str, Any]:
-        """Numbers for a reason: ``agents`` of the group; ``meeting``, how many of them meet the
-        session's rules, unless all do; ``closed``, how many agents that meet the rules take no new
-        work, if any."""
-        snapshot = self._snapshot
-        every: dict[str, Any] = {"agents": len(snapshot), "group": snapshot.group}
-        mask = eligible(snapshot, workload)
+    def reach(self, workload: WorkloadClass) -> tuple[ReachedAgents, ClosedAgents]:
+        """The numbers of a reason that tell of the agents that meet the session's rules, and of
+        those of them that take no new work."""
+        mask = eligible(self._snapshot, workload)
         rules = [] if workload.port is None else [f"port {workload.port} free"]
-        return every | self._meeting(workload, mask, rules) | self._closed_among(mask)
+        return self._reached(workload, mask, rules), self._closed_among(mask)
 
     def port_taken(self, workload: WorkloadClass) -> Reason | None:
         """The reason of a session whose fixed port is taken on all agents that it may use now; None
@@ -108,14 +147,11 @@ class Feasibility:
             return None
         agents = int(np.count_nonzero(may))
         others = int(np.count_nonzero(may & have_others(snapshot, port)))
-        return reason(
-            ReasonCode.PORT_FOREIGN if others == agents else ReasonCode.PORT_TAKEN,
-            port=port,
-            agents=agents,
-            group=snapshot.group,
-            several=agents > 1,
-            some=agents < len(snapshot),
-            **({"others": others} if 0 < others < agents else {}),
+        group, several, some = snapshot.group, agents > 1, agents < len(snapshot)
+        if others == agents:
+            return PortForeign(port=port, agents=agents, group=group, several=several, some=some)
+        return PortTaken(
+            port=port, agents=agents, group=group, several=several, some=some, others=others or None
         )
 
     def most_kernels(self, workload: WorkloadClass, statement: Statement) -> int:
@@ -136,23 +172,25 @@ class Feasibility:
 
     # Agents that meet the rules
 
-    def _meeting(
+    def _reached(
         self, workload: WorkloadClass, mask: Flags | None, more: Sequence[str] = ()
-    ) -> dict[str, Any]:
+    ) -> ReachedAgents:
         """
         Args:
             mask: the slots that meet the session's rules, ``more`` of which are no hard rules.
         """
         snapshot = self._snapshot
-        meeting = len(snapshot)
+        agents = meeting = len(snapshot)
         if mask is not None:
             meeting = int(np.count_nonzero(mask & snapshot.columns.present))
-        if meeting == len(snapshot):
-            return {}
+        if meeting == agents:
+            return ReachedAgents(agents=agents, group=snapshot.group, meeting=None, rules=UNKNOWN)
         rules = [_as_written(rule, workload.placement) for rule in hard_rules(workload.placement)]
         rules += ["its needs"] if workload.unfit_agents else []
         rules += more
-        return {"meeting": meeting, "rules": _some(rules)}
+        return ReachedAgents(
+            agents=agents, group=snapshot.group, meeting=meeting, rules=_some(rules)
+        )
 
     def _unmet(self, workload: WorkloadClass, absent: Sequence[str]) -> Reason | None:
         """The rules that no agent meets, alone or together; None if for each request an agent meets
@@ -169,17 +207,21 @@ class Feasibility:
         unmet = [rule for rule, met in zip(rules, met_by, strict=True) if not met.any()]
         if unmet:
             guesses = [_meant(snapshot, rule, absent) for rule in unmet]
-            nearest = _some([guess for guess in guesses if guess is not None])
-            numbers = {"nearest": nearest} if nearest else {}
+            nearest = _some([guess for guess in guesses if guess is not None]) or None
             if unmet == [None]:
-                return reason(ReasonCode.NO_SUCH_AGENTS, **numbers)
+                return NoSuchAgents(
+                    agents=len(snapshot),
+                    group=snapshot.group,
+                    nearest=nearest,
+                    missing=_some(absent),
+                )
             written = _some([_as_written(rule, placement) for rule in unmet])
-            return reason(ReasonCode.NO_AGENT_MEETS, rules=written, **numbers)
+            return self._no_agent_meets(written, absent, nearest)
         mask = there.copy()
         for met in met_by:
             mask &= met
         if not mask.any():
-            return reason(ReasonCode.NO_AGENT_MEETS, rules=f"all of {_some(told)}")
+            return self._no_agent_meets(f"all of {_some(told)}", absent)
         for request, _ in workload.requests:
             device = _device_rule(snapshot.columns, request)
             if device:
@@ -188,8 +230,19 @@ class Feasibility:
                 if not (met & mask).any():
                     alone = not (met & there).any()
                     written = device if alone else f"all of {_some([*told, device])}"
-                    return reason(ReasonCode.NO_AGENT_MEETS, rules=written)
+                    return self._no_agent_meets(written, absent)
         return None
+
+    def _no_agent_meets(
+        self, rules: str, absent: Sequence[str], nearest: str | None = None
+    ) -> NoAgentMeets:
+        return NoAgentMeets(
+            agents=len(self._snapshot),
+            group=self._snapshot.group,
+            rules=rules,
+            nearest=nearest,
+            missing=_some(absent) or None,
+        )
 
     # Agents that take no new work
 
@@ -204,44 +257,34 @@ class Feasibility:
         index_of = {status: index for index, status in enumerate(known)}
         return slots, np.array([index_of[each] for each in statuses], np.int64), known
 
-    def _closed_among(self, mask: Flags | None) -> dict[str, Any]:
-        """Numbers of a reason: how many agents take no new work, their statuses, and how many of
-        them are barred, isolated, healing, withheld, out of disk or silent, which have remedies of
-        their own."""
+    @cached_property
+    def _closed_in_group(self) -> ClosedAgents:
+        _, indexes, statuses = self._closed
+        return _closed_agents(indexes, statuses)
+
+    def _closed_among(self, mask: Flags | None) -> ClosedAgents:
+        if mask is None:
+            return self._closed_in_group
         slots, indexes, statuses = self._closed
-        if mask is not None:
-            indexes = indexes[mask[slots]]
-        if not indexes.size:
-            return {}
-        counts = np.bincount(indexes, minlength=len(statuses)).tolist()
-        by_count = sorted(zip(counts, statuses, strict=True), key=lambda each: (-each[0], each[1]))
-        numbers: dict[str, Any] = {
-            "closed": indexes.size,
-            "statuses": ", ".join(f"{count} {each}" for count, each in by_count if count),
-        }
-        remedies = Counter[str]()
-        for count, status in by_count:
-            remedies[_remedy_of(status)] += count
-        numbers |= {name: count for name, count in remedies.items() if count}
-        return numbers
+        return _closed_agents(indexes[mask[slots]], statuses)
 
     # Room
 
-    def _keys_in_the_way(self, workload: WorkloadClass) -> dict[str, Any]:
+    def _keys_in_the_way(self, workload: WorkloadClass) -> str | None:
         """The keys of the rules for all kernels together, if the group could hold the session
         without these rules."""
         rules = together(workload)
         if not rules:
-            return {}
+            return None
         apart = replace(workload, placement=workload.placement.model_copy(update=_APART))
         if self._fit(apart, self._with_closed).kernels is None:
-            return {}
+            return None
         keys = {
             "single_node": "mode: single-node",
             "together": f"together: {workload.placement.together}",
             "per_agent": f"max_kernels_per_agent: {workload.placement.max_kernels_per_agent}",
         }
-        return {"keys": ", ".join(keys[rule] for rule in rules)}
+        return ", ".join(keys[rule] for rule in rules)
 
     def _fit(self, workload: WorkloadClass, statement: Statement) -> Fit:
         mark = statement.mark()
@@ -276,10 +319,34 @@ def _remedy_of(status: str) -> str:
     return "full" if status == OUT_OF_DISK else "silent"
 
 
-def together(workload: WorkloadClass) -> dict[str, Any]:
-    """Numbers of a reason: a session's rules for all of its kernels together."""
+def _closed_agents(indexes: Ints, statuses: Sequence[str]) -> ClosedAgents:
+    """
+    Args:
+        indexes: of the status of each agent, in ``statuses``.
+    """
+    if not indexes.size:
+        return {}
+    counts = np.bincount(indexes, minlength=len(statuses)).tolist()
+    by_count = sorted(zip(counts, statuses, strict=True), key=lambda each: (-each[0], each[1]))
+    remedies = Counter[str]()
+    for count, status in by_count:
+        remedies[_remedy_of(status)] += count
+    return ClosedAgents(
+        closed=indexes.size,
+        statuses=", ".join(f"{count} {each}" for count, each in by_count if count),
+        barred=remedies["barred"] or None,
+        isolated=remedies["isolated"] or None,
+        healing=remedies["healing"] or None,
+        withheld=remedies["withheld"] or None,
+        full=remedies["full"] or None,
+        silent=remedies["silent"] or None,
+    )
+
+
+def together(workload: WorkloadClass) -> RulesTogether:
+    """A session's rules for all of its kernels together."""
     placement, kernels = workload.placement, len(workload.kernels)
-    rules: dict[str, Any] = {}
+    rules = RulesTogether()
     if kernels == 1:
         return rules
     if placement.mode is ClusterMode.SINGLE_NODE:

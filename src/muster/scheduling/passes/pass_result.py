@@ -2,10 +2,17 @@
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from muster.core.ids import SessionId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_groups import AgentsFull, GangNoRoom, NoRoom, PortForeign, PortTaken
+from muster.core.reasons.of_queue import (
+    BehindPromise,
+    BehindReservation,
+    BehindStarving,
+    StrictOrder,
+)
 from muster.scheduling.making_room.preemption import Preemption
 from muster.scheduling.making_room.reservation import Reservation
 from muster.scheduling.passes.queue import Kept, QueueClass
@@ -14,27 +21,15 @@ from muster.scheduling.workload import KernelPlacement, SessionWorkload
 PORT_REASONS = frozenset({ReasonCode.PORT_TAKEN, ReasonCode.PORT_FOREIGN})
 """Reasons of a waiting session whose fixed port is free nowhere."""
 
-LACKS_ROOM = frozenset(
-    {
-        ReasonCode.NO_ROOM,
-        ReasonCode.GANG_NO_ROOM,
-        ReasonCode.AGENTS_FULL,
-        *PORT_REASONS,
-        ReasonCode.BEHIND_RESERVATION,
-        ReasonCode.BEHIND_STARVING,
-        ReasonCode.BEHIND_PROMISE,
-    }
-)
+_Behind = BehindReservation | BehindStarving | BehindPromise
+
+LacksRoom = NoRoom | GangNoRoom | AgentsFull | PortTaken | PortForeign | _Behind
 """Reasons of a waiting session that finds no room."""
 
-_BEHIND = frozenset(
-    {
-        ReasonCode.BEHIND_RESERVATION,
-        ReasonCode.BEHIND_STARVING,
-        ReasonCode.BEHIND_PROMISE,
-        ReasonCode.STRICT_ORDER,
-    }
-)
+LACKS_ROOM = frozenset(kind.code for kind in get_args(LacksRoom))
+"""The codes of ``LacksRoom``."""
+
+NamesAnother = _Behind | StrictOrder
 """Reasons of a waiting session that name another one."""
 
 WAITS_FOR_ROOM = LACKS_ROOM | {ReasonCode.STRICT_ORDER}
@@ -72,16 +67,14 @@ def behind(reservation: Reservation, group: str, starvation_after_s: float, now:
     """The reason of a session whose room is kept for the reservation's."""
     first = reservation.session
     if reservation.promised:
-        return reason(ReasonCode.BEHIND_PROMISE, group=group, session=first)
+        return BehindPromise(group=group, session=first)
     if reservation.expected_at is None:
         after_s = round(starvation_after_s)
-        return reason(ReasonCode.BEHIND_STARVING, group=group, session=first, after_s=after_s)
+        return BehindStarving(group=group, session=first, after_s=after_s)
     in_s = max(0, round(reservation.expected_at - now))
-    return reason(ReasonCode.BEHIND_RESERVATION, group=group, session=first, in_s=in_s)
+    return BehindReservation(group=group, session=first, in_s=in_s)
 
 
 def is_behind(reasons: Sequence[Reason], sessions: Set[SessionId]) -> bool:
     """Whether these reasons say that a session waits because of one of the ``sessions``."""
-    return any(
-        each.code in _BEHIND and dict(each.numbers)["session"] in sessions for each in reasons
-    )
+    return any(isinstance(each, NamesAnother) and each.session in sessions for each in reasons)

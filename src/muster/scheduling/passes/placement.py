@@ -3,7 +3,9 @@
 from collections.abc import Container
 
 from muster.core.ids import SessionId
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_groups import AgentsFull, GangNoRoom, NoRoom
+from muster.core.reasons.of_queue import StrictOrder
 from muster.core.specs.group import QueuePolicy
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
@@ -215,9 +217,7 @@ class PlacementPass:
         others_leave = session.id in self._context.displacing
         self._blocked.append(session)
         if policy is QueuePolicy.STRICT:
-            self._stopped = reason(
-                ReasonCode.STRICT_ORDER, group=self._snapshot.group, session=session.id
-            )
+            self._stopped = StrictOrder(group=self._snapshot.group, session=session.id)
         elif others_leave or (is_head and policy is QueuePolicy.BACKFILL and not promised):
             self._kept.reserve_for(
                 session
@@ -310,13 +310,15 @@ class PlacementPass:
         self._bindings.bind_for(workload)
         most = self._feasibility.most_kernels(workload, self._statement)
         if most:
-            return reason(ReasonCode.AGENTS_FULL, group=self._snapshot.group, most=most)
-        reach, kernels = self._feasibility.reach(workload), len(workload.kernels)
+            return AgentsFull(group=self._snapshot.group, most=most)
+        reached, closed = self._feasibility.reach(workload)
+        kernels = len(workload.kernels)
         if kernels > 1:
             placed = self.most_placed(session)
-            reach |= together(workload)
-            return reason(ReasonCode.GANG_NO_ROOM, placed=placed, kernels=kernels, **reach)
-        return reason(ReasonCode.NO_ROOM, **reach, request=workload.kernels[0].describe())
+            return GangNoRoom(
+                placed=placed, kernels=kernels, **reached, **closed, **together(workload)
+            )
+        return NoRoom(request=workload.kernels[0].describe(), **reached, **closed)
 
     def _would_fit(self, session: SessionWorkload) -> Fit:
         """The Fit of the session now, whatever else forbids it to start; no room is taken."""

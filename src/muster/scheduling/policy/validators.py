@@ -7,10 +7,28 @@ arises later (design: Skipped or failed).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
 from muster.core.owner import Owner
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_dependencies import (
+    BeforeStartTime,
+    DependencyFailed,
+    DependencyMissing,
+    DependencyNotHealthy,
+    DependencyNotMet,
+    DependencyTakenDown,
+)
+from muster.core.reasons.of_queue import NoGroupAccess
+from muster.core.reasons.of_quotas import (
+    AboveLargest,
+    AboveQuota,
+    ModelQuotaInUse,
+    OpenSpecsTooLarge,
+    QuotaInUse,
+    TooManyPending,
+    TooMuchOpenWork,
+)
 from muster.core.resources import AmountUnit, unit_of
 from muster.core.specs import Dependency, DependencyCondition, Level, ScalingGroup
 from muster.core.text import utc_moment
@@ -52,13 +70,19 @@ class _ResourceLimit:
         reasons = []
         for its in limits_on(quota, workload, models):
             if its.requested > its.limit and its.is_certain:
-                reasons.append(_above(ReasonCode.ABOVE_QUOTA, scope, its))
+                reasons.append(_above(AboveQuota, scope, its))
                 continue
             used = its.used(held, models) if its.requested else 0
             if its.requested and used + its.requested > its.limit:
-                code = ReasonCode.QUOTA_IN_USE if its.is_certain else ReasonCode.MODEL_QUOTA_IN_USE
-                amounts = _in_use(used, its.requested, its.limit)
-                reasons.append(_of_resource(code, scope, its, amounts))
+                kind = QuotaInUse if its.is_certain else ModelQuotaInUse
+                why = kind(
+                    resource=its.resource,
+                    unit=unit_of(its.resource),
+                    model=its.model or None,
+                    in_group=its.group or None,
+                    **_in_use(scope, used, its.requested, its.limit),
+                )
+                reasons.append(why)
         return reasons
 
     def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
@@ -108,8 +132,9 @@ class Concurrency:
             if quota is not None and quota.sessions is not None:
                 used = context.usage.of(scope).sessions
                 if used >= quota.sessions:
-                    amounts = _in_use(used, 1, quota.sessions)
-                    reasons.append(_of_sessions(ReasonCode.QUOTA_IN_USE, scope, amounts))
+                    amounts = _in_use(scope, used, 1, quota.sessions)
+                    why = QuotaInUse(resource="sessions", unit=AmountUnit.COUNT, **amounts)
+                    reasons.append(why)
         return reasons
 
     def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
@@ -186,7 +211,7 @@ class StartTime:
         moment = next_moment(workload, context.now)
         if moment is None:
             return ()
-        return (reason(ReasonCode.BEFORE_START_TIME, moment=utc_moment(moment)),)
+        return (BeforeStartTime(moment=utc_moment(moment)),)
 
     def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
         """All of ``count`` sessions of the class, or none."""
@@ -238,17 +263,17 @@ def refusals_at_submission(
         if quota is None:
             continue
         reasons += [
-            _above(code, scope, its)
-            for code, exceeded in (
-                (ReasonCode.ABOVE_QUOTA, limits_of_one(quota, workload)),
-                (ReasonCode.ABOVE_LARGEST, largest_of_one(quota, workload)),
+            _above(kind, scope, its)
+            for kind, exceeded in (
+                (AboveQuota, limits_of_one(quota, workload)),
+                (AboveLargest, largest_of_one(quota, workload)),
             )
             for its in exceeded
         ]
         pending, most = usage.of(scope).pending, quota.pending_sessions
         if most is not None and pending + sessions > most:
-            amounts = _in_use(pending, sessions, most)
-            reasons.append(_of_sessions(ReasonCode.TOO_MANY_PENDING, scope, amounts))
+            amounts = _in_use(scope, pending, sessions, most)
+            reasons.append(TooManyPending(resource="sessions", unit=AmountUnit.COUNT, **amounts))
     return reasons
 
 
@@ -263,19 +288,17 @@ def refusals_of_store(
             whatever there is.
         work: how many jobs, sessions and deployments would be more.
     """
-    reasons = []
+    reasons: list[Reason] = []
     for scope in scopes(owner):
         held, limits = holdings.of(scope), quotas.stored(scope)
-        level, name = scope
-        of = {"level": str(level), "owner": name}
         most = limits.open_work
         if work and most is not None and held.work + work > most:
-            counts = {"unit": AmountUnit.COUNT, **_in_use(held.work, work, most)}
-            reasons.append(reason(ReasonCode.TOO_MUCH_OPEN_WORK, **counts, **of))
+            counts = _in_use(scope, held.work, work, most)
+            reasons.append(TooMuchOpenWork(unit=AmountUnit.COUNT, **counts))
         most = limits.open_specs_bytes
         if spec_bytes > 0 and most is not None and held.spec_bytes + spec_bytes > most:
-            sizes = {"unit": AmountUnit.BYTES, **_in_use(held.spec_bytes, spec_bytes, most)}
-            reasons.append(reason(ReasonCode.OPEN_SPECS_TOO_LARGE, **sizes, **of))
+            sizes = _in_use(scope, held.spec_bytes, spec_bytes, most)
+            reasons.append(OpenSpecsTooLarge(unit=AmountUnit.BYTES, **sizes))
     return reasons
 
 
@@ -284,37 +307,48 @@ def access_refusal(owner: Owner, group: ScalingGroup) -> Reason | None:
     project = Level.PROJECT.of(owner)
     if not group.projects or project in group.projects:
         return None
-    return reason(ReasonCode.NO_GROUP_ACCESS, group=group.name, project=project)
+    return NoGroupAccess(group=group.name, project=project)
 
 
 # Reasons
 
 
-def _above(code: ReasonCode, scope: Scope, its: Limit) -> Reason:
-    amounts = {"requested": its.requested, "limit": its.limit, "over": its.requested - its.limit}
-    return _of_resource(code, scope, its, amounts)
-
-
-def _in_use(used: int, requested: int, limit: int) -> dict[str, int]:
-    return {
-        "used": used,
-        "requested": requested,
-        "limit": limit,
-        "over": used + requested - limit,
-    }
-
-
-def _of_resource(code: ReasonCode, scope: Scope, its: Limit, amounts: Mapping[str, int]) -> Reason:
+def _above(kind: type[AboveQuota] | type[AboveLargest], scope: Scope, its: Limit) -> Reason:
     level, owner = scope
-    part = {name: value for name, value in (("model", its.model), ("in_group", its.group)) if value}
-    numbers = {"resource": its.resource, "unit": unit_of(its.resource), **amounts, **part}
-    return reason(code, **numbers, level=str(level), owner=owner)
+    return kind(
+        resource=its.resource,
+        unit=unit_of(its.resource),
+        requested=its.requested,
+        limit=its.limit,
+        over=its.requested - its.limit,
+        model=its.model or None,
+        in_group=its.group or None,
+        level=str(level),
+        owner=owner,
+    )
 
 
-def _of_sessions(code: ReasonCode, scope: Scope, counts: Mapping[str, int]) -> Reason:
+class _InUse(TypedDict):
+    """The numbers of a reason that a limit is exceeded by what is used together with more."""
+
+    used: int
+    requested: int
+    limit: int
+    over: int
+    level: str
+    owner: str
+
+
+def _in_use(scope: Scope, used: int, requested: int, limit: int) -> _InUse:
     level, owner = scope
-    numbers = {"resource": "sessions", "unit": AmountUnit.COUNT, **counts}
-    return reason(code, **numbers, level=str(level), owner=owner)
+    return _InUse(
+        used=used,
+        requested=requested,
+        limit=limit,
+        over=used + requested - limit,
+        level=str(level),
+        owner=owner,
+    )
 
 
 def why_unmet(
@@ -329,14 +363,13 @@ def why_unmet(
     on, condition = dependency.called, _CONDITION[dependency.condition]
     if dependency.is_on_deployment:
         if state in (DependencyState.MISSING, DependencyState.ENDED_OTHERWISE):
-            return reason(ReasonCode.DEPENDENCY_TAKEN_DOWN, on=on)
+            return DependencyTakenDown(on=on)
         healthy, wanted = replicas
-        return reason(ReasonCode.DEPENDENCY_NOT_HEALTHY, on=on, healthy=healthy, wanted=wanted)
+        return DependencyNotHealthy(on=on, healthy=healthy, wanted=wanted)
     match state:
         case DependencyState.MISSING:
-            return reason(ReasonCode.DEPENDENCY_MISSING, on=on, condition=condition)
+            return DependencyMissing(on=on, condition=condition)
         case DependencyState.ENDED_OTHERWISE:
-            return reason(ReasonCode.DEPENDENCY_FAILED, on=on, condition=condition)
+            return DependencyFailed(on=on, condition=condition)
         case _:
-            code = ReasonCode.DEPENDENCY_NOT_MET
-            return reason(code, on=on, condition=condition, state=state.value)
+            return DependencyNotMet(on=on, condition=condition, state=state.value)

@@ -9,6 +9,8 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
 from muster.core.errors import NotFound, nothing_named
 from muster.core.ids import IdKind
 from muster.core.owner import Principal
+from muster.core.reasons.of_pools import PoolChangedBy
+from muster.core.reasons.of_settings import SettingChanged
 from muster.core.settings import SETTING_PHASE, SettingName
 from muster.core.views.base import ReasonView
 from muster.core.views.settings import ChangePage, ChangeView, DifferenceView
@@ -88,13 +90,18 @@ def _of_kind(entities: Entities, kind: str) -> ColumnElement[bool]:
 
 def _changed_by(row: Row[Any]) -> str | None:
     """The principal that made a change, as domain/user; of old rows the user alone."""
-    numbers = _numbers(row)
-    by = numbers.get("by")
-    return f"{numbers['domain']}/{by}" if by and "domain" in numbers else by
+    why = _change(row)
+    if why is None or not why.by:
+        return None
+    return f"{why.domain}/{why.by}" if why.domain else why.by
 
 
-def _numbers(row: Row[Any]) -> dict[str, Any]:
-    return {name: value for each in load_reasons(row.reasons) for name, value in each.numbers}
+def _change(row: Row[Any]) -> SettingChanged | PoolChangedBy | None:
+    """The reason that tells a change; None if it is not known."""
+    for each in load_reasons(row.reasons):
+        if isinstance(each, SettingChanged | PoolChangedBy):
+            return each
+    return None
 
 
 def _names(connection: Connection, entities: Entities, ids: Collection[str]) -> dict[str, str]:
@@ -112,20 +119,22 @@ def _names(connection: Connection, entities: Entities, ids: Collection[str]) -> 
 def _change_view(
     entities: Entities, row: Row[Any], by: str | None, names: Mapping[str, str]
 ) -> ChangeView:
-    numbers, setting = _numbers(row), SettingName.of(row.entity)
+    why, setting = _change(row), SettingName.of(row.entity)
     record = entities.told_as(row.entity)
     kind = "" if record is None else record.name
+    what = why.what if isinstance(why, PoolChangedBy) else ""
+    changes = None if why is None else why.changes
     return ChangeView(
         seq=row.seq,
         at=row.first_at,
         kind=kind if setting is None else str(setting.kind),
         name=names.get(row.entity, row.entity) if setting is None else setting.name,
-        what=str(numbers.get("what") or row.to_status.lower()),
+        what=what or row.to_status.lower(),
         by=by,
-        token=numbers.get("token"),
+        token=None if why is None else why.token,
         changes=tuple(
             DifferenceView(key=key, before=before, after=after)
-            for key, before, after in numbers.get("changes", ())
+            for key, before, after in changes or ()
         ),
     )
 

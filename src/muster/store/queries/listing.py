@@ -9,7 +9,8 @@ from sqlalchemy import Column, ColumnElement, Row, Select, Table
 
 from muster.core.errors import InvalidSpec, Problem
 from muster.core.owner import Owner, Principal
-from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons import ReasonCode
+from muster.core.reasons.catalogue import reason_from_json
 from muster.core.specs.notify import shown_url
 from muster.core.views.base import OwnerView, ReasonView, RecordView
 from muster.store.entity import Entity
@@ -128,7 +129,7 @@ def spec_cut_view(row: Row[Any]) -> ReasonView | None:
     """Why long values are missing in the stored spec of ended work; None if it is whole."""
     if row.spec_cut is None:
         return None
-    return ReasonView.of(Reason.from_json(ReasonCode.SPEC_NOT_KEPT, row.spec_cut))
+    return ReasonView.of(reason_from_json(ReasonCode.SPEC_NOT_KEPT, row.spec_cut))
 
 
 def reason_view(row: Row[Any]) -> ReasonView | None:

@@ -1,6 +1,7 @@
 """Settings by the names that people call them, and their changes as people may read them."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, literal, select
@@ -8,8 +9,10 @@ from sqlalchemy import ColumnElement, Connection, Table, literal, select
 from muster.core.hidden import HIDDEN
 from muster.core.ids import IdKind, prefix_range
 from muster.core.owner import Owner, Principal, Role
-from muster.core.reasons import Reason, ReasonCode
-from muster.core.settings import SettingKind, SettingName
+from muster.core.reasons import Reason
+from muster.core.reasons.of_pools import PoolChangedBy
+from muster.core.reasons.of_settings import SettingChanged
+from muster.core.settings import Difference, SettingKind, SettingName
 from muster.core.specs import Level
 from muster.store import schema
 
@@ -146,7 +149,6 @@ _STORED: dict[SettingKind, Callable[[str], tuple[Table, ColumnElement[bool]]]] =
     SettingKind.TOKEN: _by(schema.tokens.c.id),
     SettingKind.JOIN_TOKEN: _by(schema.join_tokens.c.id),
 }
-_CHANGES = frozenset({ReasonCode.SETTING_CHANGED, ReasonCode.POOL_CHANGED_BY})
 
 
 def as_seen(reasons: Sequence[Reason], principal: Principal) -> tuple[Reason, ...]:
@@ -154,18 +156,20 @@ def as_seen(reasons: Sequence[Reason], principal: Principal) -> tuple[Reason, ..
     administrators, and without what only they may read of groups and pools."""
     if principal.is_admin:
         return tuple(reasons)
-    return tuple(_as_seen(each, principal) if each.code in _CHANGES else each for each in reasons)
+    return tuple(_as_seen(each, principal) for each in reasons)
 
 
-def _as_seen(reason: Reason, principal: Principal) -> Reason:
-    numbers = dict(reason.numbers)
+def _as_seen(why: Reason, principal: Principal) -> Reason:
+    if not isinstance(why, SettingChanged | PoolChangedBy):
+        return why
     owner = principal.owner
-    if "by" in numbers and (numbers.get("domain"), numbers["by"]) != (owner.domain, owner.user):
-        numbers["by"] = SOMEBODY
-    numbers["changes"] = [
-        [key, was and HIDDEN, is_ and HIDDEN]
-        if key.split(".")[0] in _OF_ADMINS
-        else [key, was, is_]
-        for key, was, is_ in numbers.get("changes", ())
-    ]
-    return Reason(reason.code, tuple(numbers.items()))
+    if why.by and (why.domain, why.by) != (owner.domain, owner.user):
+        why = replace(why, by=SOMEBODY)
+    return replace(why, changes=tuple(map(_difference_as_seen, why.changes or ())))
+
+
+def _difference_as_seen(difference: Difference) -> Difference:
+    key, was, is_ = difference
+    if key.split(".")[0] in _OF_ADMINS:
+        return key, was and HIDDEN, is_ and HIDDEN
+    return difference

@@ -19,7 +19,8 @@ from muster.control.session.handlers.promote import DetectTermination
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core import exit_codes
 from muster.core.owner import Principal
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_kernels import AgentLost
+from muster.core.reasons.of_sessions import KernelEnded
 from muster.core.results import SchedulingResult
 from muster.scheduling.fitting import feasibility
 from muster.scheduling.passes.group_state import GroupState
@@ -64,13 +65,13 @@ def sessions_are_said_to_have_completed(patch: pytest.MonkeyPatch) -> None:
 
 @finds(sessions.SessionsEndForCause)
 def kernels_that_ended_well_are_said_to_be_at_fault(patch: pytest.MonkeyPatch) -> None:
-    why = reason(ReasonCode.KERNEL_ENDED, index=0, how="it exited with 1")
+    why = KernelEnded(index=0, how="it exited with 1")
     patch.setattr(DetectTermination, "reason", lambda self, record: why)
 
 
 @finds(sessions.SessionsEndForCause, first=25)
 def machines_that_rebooted_are_said_to_be_lost(patch: pytest.MonkeyPatch) -> None:
-    lost = reason(ReasonCode.AGENT_LOST, agent="a")
+    lost = AgentLost(agent="a")
     lose = lose_kernels
     patch.setattr(
         hello,

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 
 from muster.control.session.cluster.workloads import IN_PLACE
 from muster.core.ids import SessionId
-from muster.core.reasons import ReasonCode
+from muster.core.reasons.of_sessions import Preempted, PreemptedForGood
 from muster.scheduling.passes.group_state import GroupState
 from muster.store.records import Session
 
-PREEMPTIONS = frozenset({ReasonCode.PREEMPTED, ReasonCode.PREEMPTED_FOR_GOOD})
+Preemption = Preempted | PreemptedForGood
 """The reasons of sessions that leave for another one, whose priority they name."""
 
 
@@ -21,8 +21,8 @@ def follow_displaced(groups: Iterable[GroupState], placed: Mapping[SessionId, Se
         for id_ in state.placed:
             session = placed[id_]
             why = session.reason
-            if why is not None and why.code in PREEMPTIONS and session.status not in IN_PLACE:
-                leaving.setdefault(dict(why.numbers)["priority"], set()).add(id_)
+            if isinstance(why, Preemption) and session.status not in IN_PLACE:
+                leaving.setdefault(why.priority, set()).add(id_)
         for waiting in state.queue if leaving else ():
             if waiting.workload.priority in leaving:
                 state.displacing[waiting.id] = set(leaving[waiting.workload.priority])

@@ -1,13 +1,14 @@
 """Changes of the priority of work that was handed in."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from muster.control.engine.work import Work
-from muster.control.session.cluster.displaced import PREEMPTIONS
+from muster.control.session.cluster.displaced import Preemption
 from muster.control.session.cluster.state import ClusterState
 from muster.core.ids import JobId
 from muster.core.owner import Principal
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_sessions import Reprioritised
 from muster.core.results import SchedulingResult
 from muster.scheduling.workload import SessionWorkload
 from muster.store.entity import Record
@@ -40,8 +41,8 @@ def _tell_victims(work: Work, cluster: ClusterState, session: Session) -> None:
     controller knows that they leave for it (``ClusterState._follow_displaced``)."""
     for id_ in cluster.groups[session.group].displacing.get(session.id, ()):
         victim = work.live.sessions.get(id_)
-        if victim is not None and victim.reason and victim.reason.code in PREEMPTIONS:
-            victim.reason = reason(victim.reason.code, priority=session.priority)
+        if victim is not None and isinstance(victim.reason, Preemption):
+            victim.reason = replace(victim.reason, priority=session.priority)
             work.unit.touch(victim)
 
 
@@ -51,7 +52,7 @@ def tell_priority(
     """Tell of another priority of work, once: in its own history, and as its own event."""
     work.unit.touch(record)
     by = principal.owner.user
-    why = reason(ReasonCode.REPRIORITISED, before=before, after=after, by=by)
+    why = Reprioritised(before=before, after=after, by=by)
     work.unit.note(record, PHASE, SchedulingResult.SUCCESS, why)
     work.mark(record)
 

@@ -22,7 +22,10 @@ from muster.core import sentences
 from muster.core.errors import NotFound
 from muster.core.ids import SessionId
 from muster.core.owner import Principal, Role
-from muster.core.reasons import NEEDS_AGENT, Reason, ReasonCode, reason
+from muster.core.reasons import NEEDS_AGENT, Reason, ReasonCode
+from muster.core.reasons.of_dependencies import NoAddressYet
+from muster.core.reasons.of_queue import BehindShape
+from muster.core.reasons.of_sessions import AtBarrier, OthersRunOn
 from muster.core.states import KERNEL_TABLE, PLACED_SESSION, SessionStatus
 from muster.core.views.base import ReasonView
 from muster.core.views.placement import AheadView, HoldingView, PlacementView, WhyView
@@ -162,7 +165,7 @@ def findings(
     if session.status is SessionStatus.CREATING and is_closed(session):
         reasons.append(_at_barrier(live, session))
     if (lacking := without_address(session, live, cluster, now)) is not None:
-        reasons.append(reason(ReasonCode.NO_ADDRESS_YET, on=lacking))
+        reasons.append(NoAddressYet(on=lacking))
     reasons += others_run_on(session, now)
     reasons += wait_for_next_try(session, now)
     if session.reason is not None:
@@ -257,8 +260,7 @@ def _at_barrier(live: Live, session: Session) -> Reason:
     ready = session.tally.ready
     missing = next((kernel for kernel in session.kernels if kernel not in ready), None)
     agent = live.agents.get(missing.agent_id) if missing and missing.agent_id else None
-    return reason(
-        ReasonCode.AT_BARRIER,
+    return AtBarrier(
         ready=len(ready),
         kernels=len(session.kernels),
         agent=agent.name if agent else None,
@@ -273,8 +275,7 @@ def others_run_on(session: Session, now: float) -> list[Reason]:
     ended = [kernel for kernel in session.kernels if kernel.ended_well]
     first = min(ended, key=lambda kernel: (kernel.ended_at or now, kernel.index))
     return [
-        reason(
-            ReasonCode.OTHERS_RUN_ON,
+        OthersRunOn(
             ended=len(ended),
             kernels=len(session.kernels),
             index=first.index,
@@ -302,5 +303,5 @@ def delay_of(live: Live, kernel: Kernel, now: float) -> Reason | None:
         and not allocation.charged
         and kernel.session.status in PLACED_SESSION
     ):
-        return reason(ReasonCode.BEHIND_SHAPE, agent=agent.name)
+        return BehindShape(agent=agent.name)
     return kernel.failure

@@ -14,7 +14,8 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import placed_since
 from muster.core import sentences
 from muster.core.owner import Principal
-from muster.core.reasons import QUOTA_WAITS, Reason, ReasonCode
+from muster.core.reasons.of_agents import LacksFree, NoSingleDevice
+from muster.core.reasons.of_quotas import ModelQuotaInUse, QuotaInUse
 from muster.core.resources import AmountUnit, unit_of
 from muster.core.specs import Level
 from muster.core.views.base import OwnerView
@@ -25,7 +26,7 @@ from muster.scheduling.cluster.columns import Columns, Ints
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.explaining.explain import Explanation
 from muster.scheduling.explaining.shortfalls import RequestExplanation
-from muster.scheduling.passes.pass_result import LACKS_ROOM
+from muster.scheduling.passes.pass_result import LACKS_ROOM, NamesAnother
 from muster.scheduling.workload import WorkloadClass
 from muster.store.live import Live
 from muster.store.records import Session
@@ -34,7 +35,6 @@ MOST_HOLDERS = 5
 """Holders that are named; the others are counted together, apart from the asker's own."""
 _MOST_AGENTS = 8
 _MOST_SESSIONS = 20_000
-_SHORT = frozenset({ReasonCode.LACKS_FREE, ReasonCode.NO_SINGLE_DEVICE})
 
 _Hold = tuple[Session | None, int]
 """A holder and its amount; None stands for the remains of a session that has ended."""
@@ -66,7 +66,7 @@ def holdings(
             if room is not None:
                 told.append(room)
                 break
-    quotas = (why for why in found.reasons if why.code in QUOTA_WAITS)
+    quotas = (why for why in found.reasons if isinstance(why, QuotaInUse | ModelQuotaInUse))
     told += filter(None, (_quota(why, cluster, asker, now) for why in quotas))
     return tuple(told)
 
@@ -75,7 +75,7 @@ def ahead_of(found: Explanation, live: Live, asker: Principal, now: float) -> Ah
     """The session ahead in the queue that keeps the room which the explained session needs; None if
     there is none."""
     for why in found.reasons:
-        session = live.sessions.get(dict(why.numbers).get("session", ""))
+        session = live.sessions.get(why.session) if isinstance(why, NamesAnother) else None
         if session is not None:
             holder = _holder(_Sum(session, sessions=1, since=session.created_at), "", asker)
             return AheadView(**asdict(holder), sentence=sentences.ahead(holder, now))
@@ -134,10 +134,10 @@ def _lacking(request: RequestExplanation) -> str | None:
     """The resource that the largest group of agents is short of."""
     for group in request.groups:
         for why in group.shortfalls:
-            if why.code is ReasonCode.NO_SINGLE_DEVICE:
+            if isinstance(why, NoSingleDevice):
                 return "gpu"
-            if why.code in _SHORT:
-                return str(dict(why.numbers)["resource"]).split(" (")[0]
+            if isinstance(why, LacksFree):
+                return why.resource.split(" (")[0]
     return None
 
 
@@ -149,16 +149,15 @@ def _amounts(columns: Columns, resource: str, slots: Ints) -> tuple[Ints, Ints]:
     return columns.free[slots, dimension], columns.capacity[slots, dimension]
 
 
-def _quota(why: Reason, cluster: ClusterState, asker: Principal, now: float) -> HoldingView | None:
-    numbers = dict(why.numbers)
-    level, name, resource = Level(numbers["level"]), numbers["owner"], numbers["resource"]
+def _quota(
+    why: QuotaInUse | ModelQuotaInUse, cluster: ClusterState, asker: Principal, now: float
+) -> HoldingView | None:
+    level, name, resource = Level(why.level), why.owner, why.resource
     usage, models = cluster.accounting.usage.of((level, name)), cluster.accounting.usage.models
     if cluster.accounting.quotas.of((level, name)) is None:
         return None
     counts = resource == "sessions"
-    limit = Limit(
-        resource, numbers["limit"], 0, group=numbers.get("in_group"), model=numbers.get("model")
-    )
+    limit = Limit(resource, why.limit, 0, group=why.in_group, model=why.model)
     held = usage.sessions if counts else limit.used(usage, models)
     placed = islice(cluster.placed_of(level, name), _MOST_SESSIONS)
     holds = (

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_agents import ToLeave
+from muster.core.reasons.of_sessions import AgentIsUnreachable
 from muster.core.states import AgentStatus
 from muster.core.views.base import ReasonView
 from muster.store.live import Live
@@ -13,12 +15,10 @@ from muster.store.records import Agent
 
 def silence_of(agent: Agent, now: float) -> Reason:
     """The reason that an agent is silent, and for how long its kernels count as running."""
-    numbers: dict[str, Any] = {"agent": agent.name, "silent_s": round(now - agent.seen_at)}
+    why = AgentIsUnreachable(agent=agent.name, silent_s=round(now - agent.seen_at))
     if math.isfinite(agent.lost_at):
-        numbers["ends_in_s"] = max(round(agent.lost_at - now), 1)
-    elif agent.lost_at > now:
-        numbers["endless"] = 1
-    return reason(ReasonCode.AGENT_UNREACHABLE, **numbers)
+        return replace(why, ends_in_s=max(round(agent.lost_at - now), 1))
+    return replace(why, endless=agent.lost_at > now)
 
 
 def silence_by_work(live: Live, now: float) -> Mapping[str, ReasonView]:
@@ -44,4 +44,4 @@ def silence_by_work(live: Live, now: float) -> Mapping[str, ReasonView]:
 def departure_of(agent: Agent, leave_by: float, now: float) -> Reason:
     """The reason that the kernels of an agent have to leave it at ``leave_by``."""
     in_s = max(round(leave_by - now), 0)
-    return reason(ReasonCode.TO_LEAVE, agent=agent.name, note=agent.bar_note, in_s=in_s)
+    return ToLeave(agent=agent.name, note=agent.bar_note, in_s=in_s)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_sessions import VariablesNotUsed
 from muster.core.specs import DeploymentSpec, JobSpec, SessionSpec
 from muster.core.specs.variables import unused
 
@@ -16,5 +17,4 @@ def spec_warnings(spec: JobSpec | SessionSpec | DeploymentSpec) -> Iterator[Reas
     if names:
         more = len(names) - MOST_NAMES
         told = ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-        several = len(names) > 1 or None
-        yield reason(ReasonCode.VARIABLES_NOT_USED, names=told, several=several)
+        yield VariablesNotUsed(names=told, several=len(names) > 1)

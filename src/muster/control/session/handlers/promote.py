@@ -12,8 +12,11 @@ from muster.control.engine.handler import (
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.heard_time import timed_out_at
-from muster.control.session.lifecycle import STOP, UNPREPARED, UNSTARTED, is_forced, with_force
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.control.session.lifecycle import STOP, UNPREPARED, UNSTARTED, is_forced
+from muster.core.reasons import Reason, ReasonCode
+from muster.core.reasons.of_kernels import Timeout
+from muster.core.reasons.of_sessions import Cancelled, Completed, KernelEnded, LeaderEnded
+from muster.core.reasons.of_tasks import JobEnded, JobFailed
 from muster.core.states import (
     JOB_TABLE,
     KERNEL_TABLE,
@@ -70,12 +73,12 @@ class DetectTermination(SessionPromotionHandler):
     def reason(self, record: Session) -> Reason | None:
         leader = record.leader
         if leader is not None and leader.ended_well and not _has_ended_well(record):
-            return reason(ReasonCode.LEADER_ENDED, index=leader.index)
+            return LeaderEnded(index=leader.index)
         for kernel in record.kernels:
             if kernel.status in KERNEL_TABLE.terminal and not kernel.ended_well:
                 how = kernel.reason.sentence() if kernel.reason else kernel.status
-                return reason(ReasonCode.KERNEL_ENDED, index=kernel.index, how=how)
-        return reason(ReasonCode.COMPLETED)
+                return KernelEnded(index=kernel.index, how=how)
+        return Completed()
 
 
 def _has_ended_well(session: Session) -> bool:
@@ -112,7 +115,7 @@ class EnforceTimeout(DerivationHandler[Session]):
         if work.is_full:
             work.look_later([record])
             return None
-        return STOP, reason(ReasonCode.TIMEOUT, timeout_s=timeout_s)
+        return STOP, Timeout(timeout_s=timeout_s)
 
 
 class EndWithJob(DerivationHandler[Session]):
@@ -152,8 +155,7 @@ def is_over(job: Job) -> bool:
 
 def why_with_job(job: Job) -> Reason:
     """The reason for which the tasks and sessions of a job that is over end."""
-    if job.reason is not None and job.reason.code is ReasonCode.CANCELLED:
+    if isinstance(job.reason, Cancelled):
         return job.reason
-    code = ReasonCode.JOB_FAILED if job.status is JobState.FAILED else ReasonCode.JOB_ENDED
-    why = reason(code, state=job.status)
-    return with_force(why) if is_forced(job.reason) else why
+    kind = JobFailed if job.status is JobState.FAILED else JobEnded
+    return kind(state=job.status, forced=is_forced(job.reason))

@@ -23,7 +23,15 @@ from muster.control.session.handlers.prefill import (
 from muster.control.session.handlers.start import recall
 from muster.control.session.lifecycle import CANCEL, SessionLifecycle, why_given_up
 from muster.core.ids import KernelId, SessionId
-from muster.core.reasons import QUOTA_WAITS, Reason, ReasonCode, reason
+from muster.core.reasons import QUOTA_WAITS, Reason, ReasonCode
+from muster.core.reasons.of_sessions import (
+    CleaningUp,
+    HandlerError,
+    NoAgentAble,
+    Preempted,
+    PreemptedForGood,
+    SchedulingTimeout,
+)
 from muster.core.specs.group import PreemptionMode
 from muster.core.states import KernelStatus, SessionStatus
 from muster.scheduling.making_room.preemption import Preemption
@@ -150,7 +158,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         if group.outlook is not None and group.outlook.may_make_others(workload):
             return None
         _, said = session.unfit[-1]
-        return reason(ReasonCode.NO_AGENT_ABLE, how=said.sentence())
+        return NoAgentAble(how=said.sentence())
 
     def _set_aside(self, group: GroupState, work: Work) -> Mapping[Session, float]:
         """Put sessions aside that sit out because their room was found taken at a commit, or
@@ -205,9 +213,9 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
             # Nothing is held yet: the sessions wait, and the other groups go on.
             log.exception("placement in group %s failed", group.snapshot.group)
             work.defects.note(f"placement in group {group.snapshot.group} failed: {error!r}")
-            why = reason(ReasonCode.HANDLER_ERROR, handler=self.name, error=repr(error)[:200])
+            failure = HandlerError(handler=self.name, error=repr(error)[:200])
             for members in group.queue.classes:
-                members.reasons = (why,)
+                members.reasons = (failure,)
             return
         self._note_quotas(group.snapshot.group, decided.refused.values())
         for placed in decided.placed:
@@ -263,8 +271,8 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         policy = group.policy.preemption
         assert policy is not None, "a group without preemption displaces nobody"
         again = policy.mode is PreemptionMode.RESCHEDULE
-        code = ReasonCode.PREEMPTED if again else ReasonCode.PREEMPTED_FOR_GOOD
-        why = reason(code, priority=preemption.priority)
+        kind = Preempted if again else PreemptedForGood
+        why = kind(priority=preemption.priority)
         group.displace(preemption)
         for victim in [work.live.sessions[victim.id] for victim in preemption.victims]:
             self._sessions.preempt(work, victim, self.name, why, again=again)
@@ -286,7 +294,7 @@ class ScheduleNewSessions(LifecycleHandler[Session]):
         return eligible_at(self._cluster, record)
 
     def expiry_reason(self, record: Session, work: Work, timeout_s: float) -> Reason:
-        return reason(ReasonCode.SCHEDULING_TIMEOUT, timeout_s=timeout_s)
+        return SchedulingTimeout(timeout_s=timeout_s)
 
 
 def _codes(reasons: Sequence[Reason]) -> list[ReasonCode]:
@@ -296,4 +304,4 @@ def _codes(reasons: Sequence[Reason]) -> list[ReasonCode]:
 def cleaning_up(kernel_id: KernelId, live: Live) -> Reason:
     """The reason why a kernel waits, some former processes of which are not proven gone."""
     agent = live.agents[live.allocations_of[kernel_id][0].agent_id]
-    return reason(ReasonCode.CLEANING_UP, agent=agent.name)
+    return CleaningUp(agent=agent.name)

@@ -28,7 +28,7 @@ from muster.control.session.lifecycle import (
 from muster.control.tell_agent import TellAgent
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
-from muster.core.reasons import ReasonCode, reason
+from muster.core.reasons.of_dependencies import NoAddressYet
 from muster.core.specs.session import url_variable
 from muster.core.states import KernelStatus, SessionStatus
 from muster.core.uids import ClusterUid
@@ -72,7 +72,7 @@ class StartSessions(HeardPhase):
                     send_starts(session, again, work, self._cluster)
             elif lacking := without_address(session, work.live, self._cluster, work.now):
                 work.try_later(session, work.now + LOOK_FOR_ADDRESS_S)
-                result.skipped[session] = (reason(ReasonCode.NO_ADDRESS_YET, on=lacking),)
+                result.skipped[session] = (NoAddressYet(on=lacking),)
             elif session.status is SessionStatus.PREPARED:
                 send_starts(session, session.kernels, work, self._cluster)
                 result.successes.append(session)

@@ -13,7 +13,8 @@ from muster.control.engine.work import Work
 from muster.control.session.heard_time import HeardPhase
 from muster.control.session.lifecycle import is_forced, stop_again_at
 from muster.control.tell_agent import TellAgent
-from muster.core.reasons import Reason, ReasonCode, reason
+from muster.core.reasons import Reason
+from muster.core.reasons.of_kernels import StopUnconfirmed
 from muster.core.states import KERNEL_TABLE, KernelStatus, SessionStatus
 from muster.store.records import Kernel, Session
 from muster.wire.messages import Stop
@@ -90,4 +91,4 @@ def _is_unconfirmed(kernel: Kernel, work: Work) -> bool:
 def _why_failed(kernel: Kernel, work: Work) -> Reason:
     assert kernel.agent_id is not None, "it was told to stop"
     name = work.live.agents[kernel.agent_id].name
-    return reason(ReasonCode.STOP_UNCONFIRMED, agent=name, index=kernel.index)
+    return StopUnconfirmed(agent=name, index=kernel.index)
