@@ -9,7 +9,7 @@ import pytest
 
 SCRIPT = """
 import asyncio, json, os, subprocess, sys, threading
-from muster.agent.supervisor.priority import raise_priority
+from muster.agent.supervisor.process_priority import raise_priority
 from muster.app import process
 
 process.PRIORITY_EVERY_S = 0.01

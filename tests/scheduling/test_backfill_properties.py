@@ -22,7 +22,7 @@ from tests.scheduling.clusters import (
 from tests.scheduling.strategies import machines, requests
 
 from muster.core.resources import Resources
-from muster.scheduling.making_room.departures import Departures, Occupancy, fits
+from muster.scheduling.making_room.freed_room import Departures, Occupancy, fits
 from muster.scheduling.passes.pass_result import PassResult
 from muster.scheduling.policy.selectors import Concentrated
 from muster.scheduling.workload import SessionWorkload

@@ -20,7 +20,7 @@ from muster.scheduling.budgets import DisruptionBudget, within
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.fit import fit_session
-from muster.scheduling.making_room.departures import fits
+from muster.scheduling.making_room.freed_room import fits
 from muster.scheduling.making_room.preemption import Preemption, find_victims
 from muster.scheduling.policy.plugins import PassContext
 from muster.scheduling.policy.selectors import Concentrated

@@ -28,7 +28,7 @@ from muster.core.resources import Resources
 from muster.scheduling.accounting.usage import Usage, scopes
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.explaining.explain import explain
-from muster.scheduling.making_room.departures import fits
+from muster.scheduling.making_room.freed_room import fits
 from muster.scheduling.making_room.reservation import Reservation
 from muster.scheduling.passes.placement import place
 from muster.scheduling.passes.queue import Kept, Queue

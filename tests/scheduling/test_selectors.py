@@ -20,9 +20,8 @@ from muster.scheduling.policy.selectors import (
     Dispersed,
     Fragmentation,
     RoundRobin,
-    priority,
 )
-from muster.scheduling.policy.selectors.priority import Fullness
+from muster.scheduling.policy.selectors.resource_priority import Fullness
 
 SELECTORS = [Concentrated, Dispersed, RoundRobin, Fragmentation]
 
@@ -215,13 +214,13 @@ def test_a_decision_by_chosen_resources_looks_anew_at_what_has_changed_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked_at: list[int] = []
-    utilisation = priority._utilisation
+    utilisation = resource_priority._utilisation
 
     def counted(columns: Columns, name: str, slots: Ints) -> Ints:
         looked_at.append(slots.size)
         return utilisation(columns, name, slots)
 
-    monkeypatch.setattr(priority, "_utilisation", counted)
+    monkeypatch.setattr(resource_priority, "_utilisation", counted)
     snapshot = cluster(**{f"n{n}": box(cpu=4, gpus=2) for n in range(50)})
     selector = Dispersed(["gpu", "cpu"])
     assert placed(snapshot, selector, ask(1, gpu=1), 3) == ["n0:0", "n1:0", "n2:0"]

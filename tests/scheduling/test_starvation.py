@@ -23,7 +23,7 @@ from tests.scheduling.strategies import requests
 
 from muster.core.resources import Resources
 from muster.scheduling.cluster.snapshot import Snapshot
-from muster.scheduling.making_room.departures import fits
+from muster.scheduling.making_room.freed_room import fits
 from muster.scheduling.workload import SessionWorkload
 
 STARVATION_S = 6

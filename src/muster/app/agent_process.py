@@ -15,7 +15,7 @@ from typing import Any
 
 from muster.agent.config import AgentConfig
 from muster.agent.daemon import run
-from muster.agent.supervisor.priority import raise_priority
+from muster.agent.supervisor.process_priority import raise_priority
 from muster.app.background_parts import BackgroundParts
 from muster.app.process import run_process, stay_above_kernels
 from muster.wire.transport import KeepAlive

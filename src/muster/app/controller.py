@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from muster.agent.config import AgentConfig
-from muster.agent.supervisor.priority import raise_priority
+from muster.agent.supervisor.process_priority import raise_priority
 from muster.api.app import create_app
 from muster.api.app import stop as stop_requests
 from muster.api.context import ClockState

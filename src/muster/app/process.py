@@ -10,7 +10,7 @@ from typing import Any
 
 import uvloop
 
-from muster.agent.supervisor.priority import raise_threads
+from muster.agent.supervisor.process_priority import raise_threads
 from muster.app.own_log import log_to_stderr, say_last
 from muster.core.errors import MustEnd, MusterError
 

@@ -13,7 +13,6 @@ from tests.agent.supervisor.driver import WAIT_S, Driver, alive, read_when_there
 
 from muster.agent.supervisor.cgroups import LimitsKind
 from muster.agent.supervisor.launch import launch
-from muster.agent.supervisor.scratch import RESULT_FILE
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become other users")
 
@@ -51,32 +50,6 @@ def test_stderr_of_a_user_is_kept_apart_too(supervisor: Driver, ada: dict[str, A
 
     assert supervisor.log_path("k").with_suffix(".err").read_text() == "wrong\nworse\n"
     assert supervisor.log("k") == "out\nwrong\nworse\n"
-
-
-def test_result_of_a_user_is_told_and_removed(supervisor: Driver, ada: dict[str, Any]) -> None:
-    script = "printf hello > $MUSTER_RESULT; pwd"
-    end = supervisor.run(["sh", "-c", script], account=ada, workdir="/", result_bytes=3)
-
-    assert end.get("result") == "hel"
-    assert supervisor.log("k") == "/\n"
-    assert list(Path(ada["scratch"]).iterdir()) == []
-
-
-def test_file_of_somebody_else_is_no_result_of_a_user(
-    supervisor: Driver, ada: dict[str, Any]
-) -> None:
-    """Where users may make second names of files that they cannot read."""
-    place = Path(ada["scratch"])
-    secret = place / "secret"
-    secret.write_text("the supervisor's")
-    script = 'echo begun; while ! [ -e "$MUSTER_RESULT" ]; do sleep 0.01; done'
-    supervisor.start("k", command=["sh", "-c", script], account=ada, result_bytes=100)
-    supervisor.started("k")
-    os.link(secret, place / "k.1" / RESULT_FILE)
-    end = supervisor.ended("k")
-
-    assert end.get("exit_code") == 0
-    assert "result" not in end
 
 
 def test_user_without_a_restriction_may_gain_privileges(supervisor: Driver, users: Users) -> None:

@@ -24,7 +24,7 @@ from muster.agent.supervisor.loop import Loop
 from muster.agent.supervisor.orphans import OrphanProcesses
 from muster.agent.supervisor.output import OutputPipes
 from muster.agent.supervisor.own_log import rotate_stderr
-from muster.agent.supervisor.priority import raise_priority
+from muster.agent.supervisor.process_priority import raise_priority
 from muster.agent.supervisor.process_tree import Children
 from muster.agent.supervisor.protocol import (
     SOCKET_NAME,

@@ -25,7 +25,7 @@ from muster.agent.supervisor import clock
 from muster.agent.supervisor.failures import CannotExecute, CreateFailed
 from muster.agent.supervisor.kernel import CreateFailure
 from muster.agent.supervisor.loop import Loop
-from muster.agent.supervisor.priority import raise_priority
+from muster.agent.supervisor.process_priority import raise_priority
 from muster.agent.supervisor.protocol import Program
 from muster.agent.supervisor.signals import SignalFd
 from muster.agent.supervisor.spawn_messages import (

@@ -4,10 +4,10 @@ anything."""
 from muster.control.agent.lifecycle import AgentLifecycle, lose_kernels
 from muster.control.engine.work import Work
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.departures import Departure, note_departure
 from muster.control.session.explaining.machines import departure_of
 from muster.control.session.handlers.start import recall_prefilled
 from muster.control.session.kernel_reports import KernelReports
+from muster.control.session.must_leave import Departure, note_departure
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import AgentId
 from muster.core.owner import Principal

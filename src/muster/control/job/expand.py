@@ -71,7 +71,7 @@ class ExpandJobs(FollowingHandler[Job]):
         if not queued:
             doubled = work.once(_BroughtUp).get(job, LEAST_CANDIDATES) * 2
             room = work.once(_BroughtUp)[job] = max(room, doubled)
-        room = min(room, work.share.of(MOST_CANDIDATES), may_begin(job))
+        room = min(room, work.share.of(MOST_CANDIDATES), room_under_max_running(job))
         if room <= 0:
             return
         if work.is_full:
@@ -169,7 +169,7 @@ class ExpandJobs(FollowingHandler[Job]):
         self._cluster.session_changed(session)
 
 
-def may_begin(job: Job) -> int:
+def room_under_max_running(job: Job) -> int:
     """How many more of a job's tasks may get a session, so that no more than ``max_running`` have
     one at a time."""
     if job.spec.max_running is None:

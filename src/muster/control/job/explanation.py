@@ -72,7 +72,8 @@ def explain_job(
     queued = cluster.candidates.get(job.id, 0)
     to_come = job.tasks_total - job.next_task
     if to_come:
-        reasons.append(NotYetCandidate(waiting=to_come, candidates=queued))
+        most = job.spec.max_running
+        reasons.append(NotYetCandidate(waiting=to_come, candidates=queued, most=most))
     counts = all_counts(job.counts, job.tasks_total, job.next_task, ended=False)
     verdict, where = sentences.tasks(counts), _where(live, job, now)
     standing = standing_of_tasks(counts)

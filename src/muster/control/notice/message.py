@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from muster.control.notice.entity import Message, Tone
-from muster.control.session.departures import Departure
+from muster.control.session.must_leave import Departure
 from muster.core.reasons import ENDED_WELL, Reason
 from muster.core.states import JobState, TaskState
 from muster.core.text import count, duration, made_text, printable, utc_moment

@@ -3,9 +3,9 @@
 from muster.control.engine.declared import Declared
 from muster.control.engine.effects import Surroundings
 from muster.control.engine.module import Context, EntityModule
-from muster.control.notice.departures import TellDepartures
 from muster.control.notice.ends import TellEndsOfJobs, TellEndsOfSessions, Writer
 from muster.control.notice.entity import NOTICE
+from muster.control.notice.leave_notices import TellDepartures
 from muster.control.notice.lifecycle import NoticeLifecycle, SendNotices, TakeTurns
 from muster.control.notice.performer import NoticeSender
 from muster.control.notice.requests import ChannelPolicy, NoticeRequests

@@ -14,10 +14,10 @@ from muster.control.pool.records import OwnMachine, Pool, Slice, SliceId
 from muster.control.pool.specs import forget_spec
 from muster.control.pool.turns import SliceTurns
 from muster.control.session.cluster.state import ClusterState
-from muster.control.session.departures import Departure, note_departure
 from muster.control.session.handlers.start import recall_prefilled
 from muster.control.session.heard_time import LOOK_AGAIN_S
 from muster.control.session.kernel_reports import KernelReports
+from muster.control.session.must_leave import Departure, note_departure
 from muster.core.ids import AgentId, IdKind
 from muster.core.reasons import Reason
 from muster.core.reasons.of_agents import AgentSliceGone

@@ -41,12 +41,19 @@ class NotYetCandidate(Reason):
 
     waiting: int
     candidates: int
+    most: int | None = None
 
     def sentence(self) -> str:
-        return (
+        said = (
             f"{counted(self.waiting, 'task')} of the job still to come, {self.candidates} in the "
-            "queue"
         )
+        said += "queue"
+        if self.most:
+            said += f"; at most {self.most} of its tasks hold room at a time"
+        return said
+
+    def remedy(self) -> str:
+        return "The job says so itself: `max_running`." if self.most else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

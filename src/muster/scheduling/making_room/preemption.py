@@ -26,7 +26,7 @@ from muster.scheduling.cluster.columns import Floats, Ints
 from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.fitting.request_totals import RequestTotals, resources
-from muster.scheduling.making_room.departures import Departures, InOrder, Occupancy, fits, may_fit
+from muster.scheduling.making_room.freed_room import Departures, InOrder, Occupancy, fits, may_fit
 from muster.scheduling.policy.plugins import AgentSelector, PassContext
 from muster.scheduling.workload import (
     KernelPlacement,

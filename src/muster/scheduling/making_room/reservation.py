@@ -24,7 +24,7 @@ from muster.scheduling.cluster.constraints import eligible
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.cluster.statement import Statement
 from muster.scheduling.fitting.request_totals import RequestTotals, on_devices, resources
-from muster.scheduling.making_room.departures import Departures, Occupancy, fits
+from muster.scheduling.making_room.freed_room import Departures, Occupancy, fits
 from muster.scheduling.policy.plugins import AgentSelector
 from muster.scheduling.workload import (
     KernelPlacement,

@@ -10,7 +10,7 @@ from muster.core.ids import SessionId
 from muster.core.specs.group import QueuePolicy
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.making_room.bindings import Bindings
-from muster.scheduling.making_room.departures import fits
+from muster.scheduling.making_room.freed_room import fits
 from muster.scheduling.making_room.preemption import let_start
 from muster.scheduling.making_room.reservation import Reservation, reserve
 from muster.scheduling.passes.pass_result import PassResult

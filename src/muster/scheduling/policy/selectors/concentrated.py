@@ -7,7 +7,7 @@ from muster.scheduling.cluster.columns import Floats, Ints, Shares
 from muster.scheduling.cluster.order import Ranking
 from muster.scheduling.cluster.snapshot import Snapshot
 from muster.scheduling.policy.plugins import AgentSelector
-from muster.scheduling.policy.selectors.priority import Fullness, checked
+from muster.scheduling.policy.selectors.resource_priority import Fullness, checked
 
 _LESS_THAN_A_STEP = 0.5e-6  # of utilisation, so that size decides among equals only
 

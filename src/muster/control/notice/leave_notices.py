@@ -10,7 +10,7 @@ from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.work import Work
 from muster.control.notice.ends import Writer
 from muster.control.notice.message import departure_message
-from muster.control.session.departures import departures
+from muster.control.session.must_leave import departures
 from muster.core.ids import AgentId
 from muster.core.states import AGENT_TABLE, KERNEL_TABLE
 from muster.store.live import Live
