@@ -20,6 +20,7 @@ from muster.scheduling.policy.selectors import (
     Dispersed,
     Fragmentation,
     RoundRobin,
+    resource_priority,
 )
 from muster.scheduling.policy.selectors.resource_priority import Fullness
 
