@@ -76,6 +76,7 @@ _READ_BY = {
     "_statuses": "status, range or list of them: `200-399`",
     "_access": "`owner`, `public`, or keys: [access](#access-to-a-deployment)",
     "_host": "text: `chat.example.org`",
+    "_successes": "number, or `first_success`",
     "_point": "parameters with values",
     "_header": "text: `X-Session`",
     "_extra": "names with amounts: `{licence: 1}`",

@@ -109,6 +109,14 @@ class Tasks:
         bool, Option("--keep-going", "-k", help="Let the other tasks run on when one fails.")
     ] = False
 
+    stop_when: Annotated[
+        str | None,
+        Option(
+            "--stop-when",
+            metavar="N|first_success",
+            help="End the job well once so many of its tasks have succeeded.",
+        ),
+    ] = None
     recovery: Annotated[
         bool,
         Option(
@@ -138,6 +146,7 @@ class Tasks:
             "max_retries_failure": self.retries,
             "retry_backoff": self.retry_backoff,
             "keep_going": self.keep_going or None,
+            "stop_when": _number_or_word(self.stop_when),
             "notify": self.notify or None,
             "recovery": self.recovery or None,
         }
@@ -155,6 +164,10 @@ class Tasks:
             return self.points
         written = pairs(self.parameter, "--param", "a parameter and its values, as lr=0.1,0.01")
         return {name: _values(values) for name, values in written.items()}
+
+
+def _number_or_word(written: str | None) -> int | str | None:
+    return int(written) if written is not None and written.isdecimal() else written
 
 
 def _values(written: str) -> str | list[str]:

@@ -11,7 +11,7 @@ from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.promote import why_with_job
 from muster.control.session.lifecycle import SessionLifecycle
 from muster.core.reasons import Reason, ReasonCode
-from muster.core.reasons.of_tasks import TasksFailed, TasksTolerated
+from muster.core.reasons.of_tasks import EnoughSucceeded, TasksFailed, TasksTolerated
 from muster.core.states import JOB_TABLE, TASK_TABLE, JobState, SessionStatus, TaskState
 from muster.scheduling.policy.validators import NEVER
 from muster.store.live import Live
@@ -65,6 +65,7 @@ def state_of(job: Job, counts: Mapping[TaskState, int] | None = None) -> JobStat
         job.spec.max_task_failures,
         keep_going=job.spec.keep_going and not _ends_whole(job),
         stopped=0 if _ends_whole(job) else job.stopped_rows,
+        enough=None if _ends_whole(job) else job.spec.stop_when,
     )
 
 
@@ -116,6 +117,9 @@ def _why(job: Job, state: JobState) -> Reason | None:
     failed = job.counts.get(TaskState.FAILED, 0)
     tolerated = job.spec.max_task_failures
     if state is JobState.SUCCEEDED:
+        succeeded, enough = job.counts.get(TaskState.SUCCEEDED, 0), job.spec.stop_when
+        if enough is not None and succeeded >= enough and succeeded < job.tasks_total:
+            return EnoughSucceeded(succeeded=succeeded, enough=enough)
         if not failed:
             return None
         return TasksTolerated(failed=failed, tolerated=tolerated)

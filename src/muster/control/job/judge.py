@@ -298,6 +298,7 @@ def derive_job(
     *,
     keep_going: bool = False,
     stopped: int = 0,
+    enough: int | None = None,
 ) -> JobState:
     """A job's state from its tasks' (design: Job derivation).
 
@@ -309,10 +310,13 @@ def derive_job(
         counts: task rows by state; tasks without rows are PENDING.
         keep_going: whether the job ends only once all of its tasks have.
         stopped: how many of the KILLED tasks people stopped one by one: the others go on.
+        enough: how many tasks have to succeed for the job to succeed at once; None for all.
     """
     if current not in (JobState.PENDING, JobState.RUNNING):
         return current
     count = counts.get
+    if enough is not None and count(TaskState.SUCCEEDED, 0) >= enough:
+        return JobState.SUCCEEDED
     ended = sum(count(state, 0) for state in _ENDED)
     if keep_going and ended < total:
         return _unfinished(current, counts)

@@ -155,6 +155,19 @@ class TasksTolerated(Reason):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnoughSucceeded(Reason):
+    code = ReasonCode.ENOUGH_SUCCEEDED
+    kind = ReasonKind.WAITING
+
+    succeeded: int
+    enough: int
+
+    def sentence(self) -> str:
+        said = f"{counted(self.succeeded, 'task')} succeeded"
+        return f"{said}, which is enough (stop_when: {self.enough}); the others were stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessesKilled(Reason):
     code = ReasonCode.PROCESSES_KILLED
     kind = ReasonKind.REQUEST

@@ -35,6 +35,7 @@ from muster.core.specs.session import MAX_GANG, Process, like_an_id
 from muster.core.specs.work import Priority
 from muster.core.task_ranges import EXPECTED_RANGES, MAX_TASKS, TaskRanges
 
+FIRST_SUCCESS = "first_success"
 MAX_BACKOFF_S = 7 * 86_400.0
 
 
@@ -55,6 +56,14 @@ def _task_ranges(value: Any) -> Any:
     if not isinstance(value, str):
         raise ValueError(f"expected {EXPECTED_RANGES}")
     return TaskRanges.parse(value)
+
+
+def _successes(value: Any) -> Any:
+    if isinstance(value, str):
+        if value != FIRST_SUCCESS:
+            raise ValueError(f"expected {FIRST_SUCCESS}, or a number of tasks")
+        return 1
+    return value
 
 
 Only = Annotated[
@@ -90,6 +99,8 @@ class JobSpec(Process):
             stops the others.
         keep_going: the other tasks run on whatever becomes of one; how the job ended is derived
             once all of its tasks have ended.
+        stop_when: `first_success`, or the number of tasks whose success is enough: the job has
+            succeeded then, and its other tasks are stopped.
         timeout: longest run of one attempt; past it the attempt is stopped, with `grace` to save
             its work.
         on_timeout: `kill`: the task is KILLED then; `retry`: it is tried again, to go on with what
@@ -122,6 +133,9 @@ class JobSpec(Process):
     max_retry_backoff: Annotated[PositiveDuration, Field(le=MAX_BACKOFF_S)] = 60.0
     max_task_failures: Annotated[Whole, Field(ge=0, le=MAX_TASKS)] = 0
     keep_going: Flag = False
+    stop_when: Annotated[
+        Annotated[Whole, Field(ge=1, le=MAX_TASKS)] | None, BeforeValidator(_successes)
+    ] = None
     timeout: PositiveDuration | None = None
     on_timeout: OnTimeout = OnTimeout.KILL
     max_retries_timeout: Annotated[Whole, Field(ge=0, le=10_000)] = 100
@@ -206,6 +220,11 @@ class JobSpec(Process):
         yield from self._misspelt()
         if self.coscheduled and self.matrix is not None:
             yield Problem("matrix", "", "a gang's tasks are one program's: leave out coscheduled")
+        if self.coscheduled and self.stop_when is not None:
+            yield Problem("stop_when", str(self.stop_when), "a gang ends as one: leave it out")
+        elif self.stop_when is not None and self.stop_when > self.tasks_to_run:
+            expected = f"expected at most as many as tasks: {self.tasks_to_run}"
+            yield Problem("stop_when", str(self.stop_when), expected)
         if self.coscheduled and self.max_running is not None:
             yield Problem("max_running", str(self.max_running), "a gang runs whole: leave it out")
         yield from self.placement.contradictions()
