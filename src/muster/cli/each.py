@@ -23,8 +23,11 @@ def each_record(
     refs: Sequence[str],
     kind: "Kind[Any, Any]",
     act: "Callable[[Client, str], None]",
+    *,
+    suggested: str = "all",
 ) -> None:
-    """Do something with each record, even if it failed for an earlier one.
+    """Do something with each record, even if it failed for an earlier one. Records in the state
+    ``suggested`` are suggested for an unknown name.
 
     Raises:
         click.exceptions.Exit: with the worst of the exit codes.
@@ -36,7 +39,7 @@ def each_record(
     with cluster.client() as client:
         for ref in dict.fromkeys(refs):
             try:
-                with naming_options(), suggesting(client, ref, [kind]):
+                with naming_options(), suggesting(client, ref, [kind], state=suggested):
                     act(client, ref)
             except MusterError as error:
                 worst = max(worst, failures.report(error))
@@ -51,6 +54,7 @@ def each_changed(
     said: "Callable[[V], str]",
     *,
     as_json: bool,
+    suggested: str = "all",
 ) -> None:
     """Change each record, even if an earlier one was not, and tell what it is then: ``said``, or
     JSON.
@@ -64,4 +68,4 @@ def each_changed(
         changed = change(client, ref)
         show_change(changed, said(changed), as_json=as_json)
 
-    each_record(cluster, refs, kind, change_and_tell)
+    each_record(cluster, refs, kind, change_and_tell, suggested=suggested)
