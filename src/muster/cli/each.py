@@ -54,7 +54,6 @@ def each_changed(
     said: "Callable[[V], str]",
     *,
     as_json: bool,
-    suggested: str = "all",
 ) -> None:
     """Change each record, even if an earlier one was not, and tell what it is then: ``said``, or
     JSON.
@@ -68,4 +67,4 @@ def each_changed(
         changed = change(client, ref)
         show_change(changed, said(changed), as_json=as_json)
 
-    each_record(cluster, refs, kind, change_and_tell, suggested=suggested)
+    each_record(cluster, refs, kind, change_and_tell)

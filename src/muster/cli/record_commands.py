@@ -7,7 +7,7 @@ import click
 
 from muster.cli.arguments import AsJson
 from muster.cli.cluster import Cluster, on_cluster
-from muster.cli.each import each_changed
+from muster.cli.each import each_record
 from muster.cli.kinds.kind import Kind, Shown
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import annotated
@@ -62,15 +62,15 @@ def verb_command(
         suggested: the state of the records that are suggested for an unknown name.
     """
 
-    def change_one(client: "Client", ref: str) -> V:
-        changed: V = getattr(client, verb.name)(ref)
-        return changed
-
     def change(cluster: Cluster, refs: str | list[str], as_json: AsJson = False) -> None:
+        from muster.cli.screen import show_change
+
+        def change_and_tell(client: "Client", ref: str) -> None:
+            changed: V = getattr(client, verb.name)(ref)
+            show_change(changed, verb.said(changed), as_json=as_json)
+
         named = [refs] if isinstance(refs, str) else refs
-        each_changed(
-            cluster, named, kind, change_one, verb.said, as_json=as_json, suggested=suggested
-        )
+        each_record(cluster, named, kind, change_and_tell, suggested=suggested)
 
     return _command(verb.word, verb.help, change, refs)
 

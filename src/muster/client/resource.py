@@ -216,7 +216,7 @@ class ResourceCalls(Calls):
     def _change(
         self, of: ClientResource[Any, V, Any], ref: Ref, word: str, **fields: Any
     ) -> Exchange[V]:
-        """What one of them is after a verb whose request has these fields."""
+        """Ask for a verb whose request has these fields; the answer is the record afterwards."""
         body = json_of(fields) if fields else None
         return self._read(of.views().view, self._send("POST", of.of(ref, word), body=body))
 

@@ -6,13 +6,15 @@ endpoint (``api.verbs``), the method of both clients (``ClientResource.verb``) a
 """
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
+
+import msgspec
 
 V = TypeVar("V")
 
 
-class Verb(NamedTuple, Generic[V]):
-    """The declaration of a verb; the answer to its request is a view ``V`` of the record.
+class Verb(msgspec.Struct, Generic[V], frozen=True):
+    """The declaration of a verb. The answer to its request is a view ``V`` of the record.
 
     Args:
         name: of the endpoint and of the clients' method; it begins with the word of the command.
