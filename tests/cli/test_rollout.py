@@ -1,5 +1,6 @@
 """Words of commands about updates, and their exit codes."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,3 +142,16 @@ def test_history_of_a_deployment_tells_who_did_what_and_which_routes_came(
     ]
     assert "rolls out a new revision  revision 1 → 2\n" in re.sub(r" {2,}", "  ", told)
     assert f"{newest.id}, revision {newest.revision}  " in told
+
+
+def test_update_is_paused_and_goes_on(cluster: ServedCluster) -> None:
+    with cluster.client() as client:
+        deployed(cluster, client)
+        client.deploy({**SPEC, "drain": 0, "command": ["other"]})
+    assert typed(cluster, "rollout", "pause", "web").stdout == "the update of web is paused\n"
+    resumed = typed(cluster, "rollout", "resume", "web", "--json")
+    assert json.loads(resumed.stdout)["name"] == "web"
+    assert typed(cluster, "rollout", "pause", "web", "webb").exit_code == ExitCode.USAGE
+    unknown = typed(cluster, "rollout", "pause", "webb")
+    assert unknown.exit_code == ExitCode.FAILED
+    assert "did you mean web?" in unknown.stderr

@@ -23,8 +23,11 @@ def each_record(
     refs: Sequence[str],
     kind: "Kind[Any, Any]",
     act: "Callable[[Client, str], None]",
+    *,
+    suggested: str = "all",
 ) -> None:
-    """Do something with each record, even if it failed for an earlier one.
+    """Do something with each record, even if it failed for an earlier one. Records in the state
+    ``suggested`` are suggested for an unknown name.
 
     Raises:
         click.exceptions.Exit: with the worst of the exit codes.
@@ -36,7 +39,7 @@ def each_record(
     with cluster.client() as client:
         for ref in dict.fromkeys(refs):
             try:
-                with naming_options(), suggesting(client, ref, [kind]):
+                with naming_options(), suggesting(client, ref, [kind], state=suggested):
                     act(client, ref)
             except MusterError as error:
                 worst = max(worst, failures.report(error))

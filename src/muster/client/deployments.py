@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from muster.client.calls import PAGE, body_of
-from muster.client.encoding import Ref, json_of, quoted
+from muster.client.encoding import Ref, quoted
 from muster.client.exchange import Exchange, exchange
 from muster.client.resource import ClientResource, ListingQuery, RecordViews, ResourceCalls, newest
 from muster.core import views
 from muster.core.ids import IdKind
+from muster.core.verbs.deployments import PAUSE_ROLLOUT, RESUME_ROLLOUT
 
 if TYPE_CHECKING:
     from muster.core.specs import DeploymentSpec
@@ -88,25 +89,10 @@ class Deployments(ResourceCalls):
             NotFound: there is no such deployment.
             Conflict: the number follows load; or it is taken down.
         """
-        return self._deployment(ref, "scale", json_of({"replicas": replicas}))
+        return self._change(DEPLOYMENTS, ref, "scale", replicas=replicas)
 
-    @exchange
-    def pause_rollout(self, ref: Ref) -> Exchange[DeploymentView]:
-        """Have the update under way stand still.
-
-        Raises:
-            NotFound, Conflict: there is no such deployment, it is taken down, or no update.
-        """
-        return self._deployment(ref, "pause")
-
-    @exchange
-    def resume_rollout(self, ref: Ref) -> Exchange[DeploymentView]:
-        """Have a paused update go on.
-
-        Raises:
-            NotFound, Conflict: there is no such deployment, it is taken down, or no update.
-        """
-        return self._deployment(ref, "resume")
+    pause_rollout = DEPLOYMENTS.verb(PAUSE_ROLLOUT)
+    resume_rollout = DEPLOYMENTS.verb(RESUME_ROLLOUT)
 
     @exchange
     def undo_rollout(self, ref: Ref, revision: int | None = None) -> Exchange[DeploymentView]:
@@ -116,7 +102,7 @@ class Deployments(ResourceCalls):
         Raises:
             NotFound, Conflict: there is no such deployment, it is taken down, or no such revision.
         """
-        return self._deployment(ref, "undo", json_of({"revision": revision}))
+        return self._change(DEPLOYMENTS, ref, "undo", revision=revision)
 
     @exchange
     def top(self, ref: Ref) -> Exchange[TopView]:
@@ -152,11 +138,3 @@ class Deployments(ResourceCalls):
             if cursor is None:
                 break
         return found
-
-    def _deployment(
-        self, ref: Ref, what: str, body: bytes | None = None
-    ) -> Exchange[DeploymentView]:
-        return self._read(
-            views.deployments.DeploymentView,
-            self._send("POST", DEPLOYMENTS.of(ref, what), body=body),
-        )

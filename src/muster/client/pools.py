@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from muster.client.calls import body_of
-from muster.client.encoding import Ref, json_of, quoted
+from muster.client.encoding import Ref, quoted
 from muster.client.exchange import Exchange, exchange
 from muster.client.resource import ClientResource, ListingQuery, RecordViews, ResourceCalls
 from muster.core import views
 from muster.core.ids import IdKind
+from muster.core.verbs.pools import HOLD_SLICE, PAUSE_POOL, RELEASE_SLICE, RESUME_POOL
 
 if TYPE_CHECKING:
     from muster.core.specs import PoolSpec
@@ -102,24 +103,8 @@ class Pools(ResourceCalls):
         )
         return self._read(views.pools.PoolView, asked)
 
-    @exchange
-    def pause_pool(self, ref: Ref) -> Exchange[PoolView]:
-        """Have a pool make nothing more; its idle slices still go.
-
-        Raises:
-            NotFound, Conflict: there is no such pool, or it is being deleted.
-        """
-        return self._pool(ref, "pause")
-
-    @exchange
-    def resume_pool(self, ref: Ref) -> Exchange[PoolView]:
-        """Have a pool make machines again that was paused, or stands still because many of its
-        machines are silent at once: those are then judged one by one.
-
-        Raises:
-            NotFound, Conflict: there is no such pool, or it is being deleted.
-        """
-        return self._pool(ref, "resume")
+    pause_pool = POOLS.verb(PAUSE_POOL)
+    resume_pool = POOLS.verb(RESUME_POOL)
 
     @exchange
     def replace_slices(self, ref: Ref, *, at_a_time: int = 1) -> Exchange[PoolView]:
@@ -129,7 +114,7 @@ class Pools(ResourceCalls):
         Raises:
             NotFound: there is no such pool.
         """
-        return self._pool(ref, "replace", json_of({"at_a_time": at_a_time}))
+        return self._change(POOLS, ref, "replace", at_a_time=at_a_time)
 
     @exchange
     def delete_pool(self, ref: Ref) -> Exchange[PoolView]:
@@ -140,26 +125,8 @@ class Pools(ResourceCalls):
         """
         return self._read(views.pools.PoolView, self._send("DELETE", POOLS.of(ref), repeat=False))
 
-    def _pool(self, ref: Ref, what: str, body: bytes | None = None) -> Exchange[PoolView]:
-        return self._read(views.pools.PoolView, self._send("POST", POOLS.of(ref, what), body=body))
-
-    @exchange
-    def hold_slice(self, ref: Ref) -> Exchange[SliceView]:
-        """Keep a slice from being deleted for being idle.
-
-        Raises:
-            NotFound, Conflict: there is no such slice, or it is being deleted.
-        """
-        return self._slice(ref, "hold")
-
-    @exchange
-    def release_slice(self, ref: Ref) -> Exchange[SliceView]:
-        """Let a slice go that was held.
-
-        Raises:
-            NotFound: there is no such slice.
-        """
-        return self._slice(ref, "release")
+    hold_slice = SLICES.verb(HOLD_SLICE)
+    release_slice = SLICES.verb(RELEASE_SLICE)
 
     @exchange
     def drain_slice(self, ref: Ref, *, deadline: float | str | None = None) -> Exchange[SliceView]:
@@ -172,7 +139,7 @@ class Pools(ResourceCalls):
         Raises:
             NotFound: there is no such slice.
         """
-        return self._slice(ref, "drain", json_of({"deadline": deadline}))
+        return self._change(SLICES, ref, "drain", deadline=deadline)
 
     @exchange
     def delete_slice(self, ref: Ref, *, gone: bool = False) -> Exchange[SliceView]:
@@ -185,11 +152,6 @@ class Pools(ResourceCalls):
         """
         send = self._send("DELETE", SLICES.of(ref), params={"gone": gone}, repeat=False)
         return self._read(views.pools.SliceView, send)
-
-    def _slice(self, ref: Ref, what: str, body: bytes | None = None) -> Exchange[SliceView]:
-        return self._read(
-            views.pools.SliceView, self._send("POST", SLICES.of(ref, what), body=body)
-        )
 
     @exchange
     def autoscaler(self, group: str | None = None) -> Exchange[list[AutoscalerView]]:

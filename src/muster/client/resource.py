@@ -19,7 +19,7 @@ from typing import (
 import msgspec
 
 from muster.client.calls import PAGE, Calls, body_of
-from muster.client.encoding import Ref, Value, quoted, quoted_path, ref_of
+from muster.client.encoding import Ref, Value, json_of, quoted, quoted_path, ref_of
 from muster.client.events import read_events
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.core.errors import NotFound, nothing_named
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from muster.client.client import AsyncClient, Client
     from muster.core.specs.amounts import Spec
+    from muster.core.verbs import Verb
     from muster.core.views.placement import WhyView
 
 C = TypeVar("C", bound="Client | AsyncClient")
@@ -119,6 +120,19 @@ class ClientResource(msgspec.Struct, Generic[P, V, D], frozen=True, kw_only=True
         """The path of one of them, or of an endpoint of it."""
         return f"{self.path}/{quoted(ref)}" + (f"/{endpoint}" if endpoint else "")
 
+    def verb(self, verb: Verb[V]) -> exchange[[Ref], V]:
+        """The method of a client that asks for a verb."""
+
+        def steps(client: ResourceCalls, ref: Ref) -> Exchange[V]:
+            return client._change(self, ref, verb.word)
+
+        steps.__name__ = steps.__qualname__ = verb.name
+        steps.__doc__ = (
+            f"{verb.does}\n\nRaises:\n    NotFound, Conflict: there is no such {self.name}, or its "
+            "state does not allow that."
+        )
+        return exchange(steps)
+
     @overload
     def __get__(self, client: Client, owner: type | None = None) -> Records[Client, P, V, D]: ...
     @overload
@@ -198,6 +212,13 @@ class ResourceCalls(Calls):
     ) -> Exchange[CancelView]:
         params = {"force": True} if force else None
         return self._read(CancelView, self._send("POST", of.of(ref, "cancel"), params=params))
+
+    def _change(
+        self, of: ClientResource[Any, V, Any], ref: Ref, word: str, **fields: Any
+    ) -> Exchange[V]:
+        """Ask for a verb whose request has these fields; the answer is the record afterwards."""
+        body = json_of(fields) if fields else None
+        return self._read(of.views().view, self._send("POST", of.of(ref, word), body=body))
 
     def _why(self, of: ClientResource[Any, Any, Any], ref: Ref) -> Exchange[WhyView]:
         from muster.core.views.placement import WhyView

@@ -14,6 +14,7 @@ from muster.api.context import Call, Caller
 from muster.api.dependencies import knowing_ended, known_group
 from muster.api.openapi import json_body, spec_body
 from muster.api.resource import Resource, Submission
+from muster.api.verbs import add_verb
 from muster.control.deployment.book import Routes
 from muster.control.deployment.dependents import why_not_begun
 from muster.control.deployment.entity import (
@@ -49,6 +50,7 @@ from muster.core.specs.amounts import Spec, Whole
 from muster.core.specs.deployment import DeploymentSpec
 from muster.core.specs.serving import MAX_REPLICAS
 from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle
+from muster.core.verbs.deployments import PAUSE_ROLLOUT, RESUME_ROLLOUT
 from muster.core.views.base import ReasonView
 from muster.core.views.deployments import (
     DeploymentDetail,
@@ -179,18 +181,6 @@ async def scale_deployment(request: Request, call: Call, ref: str) -> Response:
     )
 
 
-@DEPLOYMENTS.router.post("/{ref}/pause", response_model=DeploymentView)
-async def pause_rollout(call: Call, ref: str) -> Response:
-    """Have the update under way stand still."""
-    return await _change(call, ref, DeploymentRequests.pause)
-
-
-@DEPLOYMENTS.router.post("/{ref}/resume", response_model=DeploymentView)
-async def resume_rollout(call: Call, ref: str) -> Response:
-    """Have a paused update go on."""
-    return await _change(call, ref, DeploymentRequests.resume)
-
-
 class UndoSpec(Spec):
     """The revision to go back to; null is the one that serves, or the one before it."""
 
@@ -231,3 +221,7 @@ async def _change(
         return live_deployment(changed, work.live, parts)
 
     return answer(await call.change(change))
+
+
+add_verb(DEPLOYMENTS, PAUSE_ROLLOUT, _change, DeploymentRequests.pause)
+add_verb(DEPLOYMENTS, RESUME_ROLLOUT, _change, DeploymentRequests.resume)

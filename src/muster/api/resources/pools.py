@@ -14,6 +14,7 @@ from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
 from muster.api.openapi import json_body, spec_body
 from muster.api.resource import Resource
+from muster.api.verbs import add_verb
 from muster.control.agent.explanation import held_up_by
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -31,6 +32,7 @@ from muster.core.owner import Principal
 from muster.core.specs import PoolSpec
 from muster.core.specs.amounts import Spec, Whole
 from muster.core.specs.pool import MAX_SLICES
+from muster.core.verbs.pools import PAUSE_POOL, RESUME_POOL
 from muster.core.views.placement import WhyView
 from muster.core.views.pools import PoolPage, PoolView
 from muster.store.live import Live
@@ -110,19 +112,6 @@ async def delete_pool(call: Call, ref: str) -> Response:
     return await _change(call, ref, PoolRequests.delete)
 
 
-@POOLS.router.post("/{ref}/pause", response_model=PoolView)
-async def pause_pool(call: Call, ref: str) -> Response:
-    """Have a pool make nothing more; its idle slices still go; for admins."""
-    return await _change(call, ref, PoolRequests.pause)
-
-
-@POOLS.router.post("/{ref}/resume", response_model=PoolView)
-async def resume_pool(call: Call, ref: str) -> Response:
-    """Have a pool make machines again that was paused, or stands still because many of its machines
-    are silent at once; for admins."""
-    return await _change(call, ref, PoolRequests.resume)
-
-
 class ReplaceSpec(Spec):
     """How many outdated slices are replaced at a time; 0 ends that."""
 
@@ -155,3 +144,7 @@ async def _change(
 
     changed = await call.change(change)
     return answer(pools_seen([stored_pool(changed)], call)[0])
+
+
+add_verb(POOLS, PAUSE_POOL, _change, PoolRequests.pause)
+add_verb(POOLS, RESUME_POOL, _change, PoolRequests.resume)

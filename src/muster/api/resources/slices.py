@@ -12,6 +12,7 @@ from muster.api.bodies import read_spec
 from muster.api.context import Call, Caller
 from muster.api.openapi import json_body
 from muster.api.resource import Resource
+from muster.api.verbs import add_verb
 from muster.control.agent.explanation import held_up_by
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
@@ -25,6 +26,7 @@ from muster.control.pool.views import live_slice
 from muster.control.session.cluster.state import ClusterState
 from muster.core.owner import Principal
 from muster.core.specs.amounts import Duration, Spec
+from muster.core.verbs.pools import HOLD_SLICE, RELEASE_SLICE
 from muster.core.views.placement import WhyView
 from muster.core.views.pools import SlicePage, SliceView
 from muster.store.live import Live
@@ -75,22 +77,6 @@ SLICES: Resource[Slice, SliceView] = Resource(
 )
 
 
-@SLICES.router.post("/{ref}/hold", response_model=SliceView)
-async def hold_slice(call: Call, ref: str) -> Response:
-    """Keep a slice from being deleted for being idle; for admins."""
-    return await _change(
-        call, ref, lambda requests, work, by, id_: requests.hold(work, by, id_, held=True)
-    )
-
-
-@SLICES.router.post("/{ref}/release", response_model=SliceView)
-async def release_slice(call: Call, ref: str) -> Response:
-    """Let a slice go that was held; for admins."""
-    return await _change(
-        call, ref, lambda requests, work, by, id_: requests.hold(work, by, id_, held=False)
-    )
-
-
 class DrainSpec(Spec):
     """How long work may stay on the slice; null is to its end."""
 
@@ -135,3 +121,7 @@ async def _change(
     fleet = call.api.plane.parts[Fleet]
     pool = fleet.pool(changed.pool)
     return answer(live_slice(changed, fleet, pool, call.api.clock.now()))
+
+
+add_verb(SLICES, HOLD_SLICE, _change, partial(PoolRequests.hold, held=True))
+add_verb(SLICES, RELEASE_SLICE, _change, partial(PoolRequests.hold, held=False))

@@ -18,9 +18,8 @@ from muster.cli.commands.healing import check, heal, isolate, return_
 from muster.cli.commands.invites import invite, invites, uninvite
 from muster.cli.completion import complete_agent
 from muster.cli.kinds.agent import KIND
-from muster.cli.kinds.kind import Shown
-from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument, Option, annotated, command_of
+from muster.cli.record_commands import show_command
 from muster.cli.screen import Column, status, stderr, stdout, table, write
 from muster.cli.streams import plain, print_json
 from muster.cli.words import clock_time, count, duration
@@ -36,6 +35,12 @@ if TYPE_CHECKING:
 REMOVED_WITHIN_S = 300.0
 """How long ``agents remove --force`` waits until the processes of an agent are gone."""
 LOOK_S = 0.5
+AgentRef = Annotated[
+    str,
+    Argument(
+        metavar="AGENT", help="Name, id or the beginning of an id.", autocompletion=complete_agent
+    ),
+]
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
@@ -73,31 +78,14 @@ for _command in (invite, invites, uninvite, check, heal, isolate):
 agents.add_command(command_of(return_), "return")
 
 
-@agents.command()
-@annotated
-@on_cluster
-def show(
-    cluster: Cluster,
-    ref: Annotated[
-        str,
-        Argument(
-            metavar="AGENT",
-            help="Name, id or the beginning of an id.",
-            autocompletion=complete_agent,
-        ),
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """Show an agent, and the incidents that it had."""
-    whole = Shown()
-    with cluster.client() as client, suggesting(client, ref, [KIND]):
-        found = client.agents.show(ref)
-        if as_json:
-            print_json(KIND.as_json(client, found, whole))
-            return
-        console = stdout()
-        parts = KIND.described(console, client, found, whole)
-    write(console, *parts)
+agents.add_command(
+    show_command(
+        KIND,
+        lambda client: client.agents,
+        AgentRef,
+        "Show an agent, and the incidents that it had.",
+    )
+)
 
 
 @agents.command()

@@ -10,17 +10,25 @@ from muster.cli.arguments import AsJson, InGroup
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.command_group import ListedGroup
 from muster.cli.completion import complete_agent, complete_incident
-from muster.cli.described.incident import about, incident_parts, lasted, why
+from muster.cli.described.incident import about, lasted, why
 from muster.cli.kinds import agent as agents
 from muster.cli.kinds import incident as kind
 from muster.cli.nearest import check_filters, suggesting
 from muster.cli.parameters import Argument, Option, annotated
+from muster.cli.record_commands import show_command
 from muster.cli.screen import Column, status, stderr, stdout, table, tell_left_out, write
 from muster.cli.streams import plain, print_json
 from muster.cli.words import shorten
 
 if TYPE_CHECKING:
     from muster.core.views.health import IncidentView
+
+IncidentRef = Annotated[
+    str,
+    Argument(
+        metavar="INCIDENT", help="Id or the beginning of one.", autocompletion=complete_incident
+    ),
+]
 
 
 @click.group(cls=ListedGroup)
@@ -76,26 +84,14 @@ def list_incidents(
     tell_left_out(found, limit)
 
 
-@incidents.command()
-@annotated
-@on_cluster
-def show(
-    cluster: Cluster,
-    ref: Annotated[
-        str,
-        Argument(
-            metavar="INCIDENT", help="Id or the beginning of one.", autocompletion=complete_incident
-        ),
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """Show an incident with its checks, and what was tried."""
-    with cluster.client() as client, suggesting(client, ref, [kind.KIND]):
-        found = client.incidents.show(ref)
-    if as_json:
-        print_json(found)
-    else:
-        write(stdout(), *incident_parts(found, time.time()))
+incidents.add_command(
+    show_command(
+        kind.KIND,
+        lambda client: client.incidents,
+        IncidentRef,
+        "Show an incident with its checks, and what was tried.",
+    )
+)
 
 
 def _row(incident: "IncidentView", short: str, now: float) -> list[Text | str]:

@@ -1,6 +1,5 @@
 """``muster pools``."""
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -13,13 +12,15 @@ from muster.cli.completion import complete_pool
 from muster.cli.described.pool import price
 from muster.cli.each import each_changed
 from muster.cli.kinds import pool as pool_kind
-from muster.cli.nearest import check_filters, suggesting
+from muster.cli.nearest import check_filters
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.screen import Column, show_change, show_listing, status, stderr, stdout, write
+from muster.cli.record_commands import show_command, verb_command
+from muster.cli.screen import Column, show_change, show_listing, status, stderr
 from muster.cli.spec_file import SpecFile, read_spec
-from muster.cli.streams import plain, print_json
+from muster.cli.streams import plain
 from muster.cli.words import count, sentence_of
 from muster.core.states.slice import SliceStatus
+from muster.core.verbs.pools import PAUSE_POOL, RESUME_POOL
 
 if TYPE_CHECKING:
     from muster.core.views.pools import PoolView
@@ -103,49 +104,11 @@ def apply(
     show_change(applied, said, as_json=as_json)
 
 
-@pools.command()
-@annotated
-@on_cluster
-def show(cluster: Cluster, ref: PoolRef, as_json: AsJson = False) -> None:
-    """Show a pool."""
-    from muster.cli.described.pool import pool_parts
-
-    with cluster.client() as client, suggesting(client, ref, [pool_kind.KIND]):
-        found = client.pools.show(ref)
-    if as_json:
-        print_json(found)
-    else:
-        write(stdout(), *pool_parts(found, time.time()))
-
-
-@pools.command()
-@annotated
-@on_cluster
-def pause(cluster: Cluster, refs: PoolRefs, as_json: AsJson = False) -> None:
-    """Have pools make nothing more; their idle slices still go."""
-    each_changed(
-        cluster,
-        refs,
-        pool_kind.KIND,
-        lambda client, ref: client.pause_pool(ref),
-        lambda paused: f"pool {paused.name} is paused: it makes nothing more",
-        as_json=as_json,
-    )
-
-
-@pools.command()
-@annotated
-@on_cluster
-def resume(cluster: Cluster, refs: PoolRefs, as_json: AsJson = False) -> None:
-    """Have pools make machines again. They were paused, or stand still."""
-    each_changed(
-        cluster,
-        refs,
-        pool_kind.KIND,
-        lambda client, ref: client.resume_pool(ref),
-        lambda resumed: f"pool {resumed.name} makes machines again",
-        as_json=as_json,
-    )
+pools.add_command(
+    show_command(pool_kind.KIND, lambda client: client.pools, PoolRef, "Show a pool.")
+)
+pools.add_command(verb_command(PAUSE_POOL, pool_kind.KIND, PoolRefs))
+pools.add_command(verb_command(RESUME_POOL, pool_kind.KIND, PoolRefs))
 
 
 @pools.command()

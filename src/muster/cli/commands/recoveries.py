@@ -12,10 +12,10 @@ from muster.cli.command_group import ListedGroup
 from muster.cli.completion import complete_recovery
 from muster.cli.each import each_record
 from muster.cli.kinds import recovery as recovery_kind
-from muster.cli.nearest import suggesting
 from muster.cli.parameters import Argument, Option, annotated
-from muster.cli.screen import Column, show_change, show_listing, status, stderr, stdout, write
-from muster.cli.streams import plain, print_json
+from muster.cli.record_commands import show_command
+from muster.cli.screen import Column, show_change, show_listing, status, stderr
+from muster.cli.streams import plain
 from muster.cli.words import duration, sentence_of, shorten
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from muster.core.views.recoveries import RecoveryView
 
 _REF = "Job's name, or the recovery's id or the beginning of one."
+RecoveryRef = Annotated[
+    str, Argument(metavar="RECOVERY", help=_REF, autocompletion=complete_recovery)
+]
 
 
 @click.group(cls=ListedGroup)
@@ -81,23 +84,14 @@ def _row(recovery: "RecoveryView", short: str, now: float) -> list[Text | str]:
     ]
 
 
-@recoveries.command()
-@annotated
-@on_cluster
-def show(
-    cluster: Cluster,
-    ref: Annotated[str, Argument(metavar="RECOVERY", help=_REF, autocompletion=complete_recovery)],
-    as_json: AsJson = False,
-) -> None:
-    """Show a recovery with its rounds, and what it cost."""
-    from muster.cli.described.recovery import recovery_parts
-
-    with cluster.client() as client, suggesting(client, ref, [recovery_kind.KIND]):
-        found = client.recoveries.show(ref)
-    if as_json:
-        print_json(found)
-    else:
-        write(stdout(), *recovery_parts(found, time.time()))
+recoveries.add_command(
+    show_command(
+        recovery_kind.KIND,
+        lambda client: client.recoveries,
+        RecoveryRef,
+        "Show a recovery with its rounds, and what it cost.",
+    )
+)
 
 
 @recoveries.command()

@@ -17,9 +17,11 @@ from muster.cli.follow.deployment import follow, is_given_up, rolled_out
 from muster.cli.kinds import deployment as deployment_kind
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option, annotated
+from muster.cli.record_commands import verb_command
 from muster.cli.screen import Column, show_change, show_listing, stderr, stdout, write
 from muster.cli.streams import plain, print_json
 from muster.cli.words import moment
+from muster.core.verbs.deployments import PAUSE_ROLLOUT, RESUME_ROLLOUT
 
 if TYPE_CHECKING:
     from muster.core.views.deployments import RevisionView
@@ -61,24 +63,8 @@ def show_status(
     raise click.exceptions.Exit(code)
 
 
-@rollout.command()
-@annotated
-@on_cluster
-def pause(cluster: Cluster, ref: Ref, as_json: AsJson = False) -> None:
-    """Have the update under way stand still."""
-    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND], state="live"):
-        found = client.pause_rollout(ref)
-    show_change(found, f"the update of {found.name} is paused", as_json=as_json)
-
-
-@rollout.command()
-@annotated
-@on_cluster
-def resume(cluster: Cluster, ref: Ref, as_json: AsJson = False) -> None:
-    """Have a paused update go on."""
-    with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND], state="live"):
-        found = client.resume_rollout(ref)
-    show_change(found, f"the update of {found.name} goes on", as_json=as_json)
+for _verb in (PAUSE_ROLLOUT, RESUME_ROLLOUT):
+    rollout.add_command(verb_command(_verb, deployment_kind.KIND, Ref, suggested="live"))
 
 
 @rollout.command()

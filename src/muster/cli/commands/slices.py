@@ -15,15 +15,21 @@ from muster.cli.command_group import ListedGroup
 from muster.cli.completion import complete_pool, complete_slice
 from muster.cli.each import each_changed
 from muster.cli.kinds import slice as slice_kind
-from muster.cli.nearest import check_filters, suggesting
+from muster.cli.nearest import check_filters
 from muster.cli.parameters import Argument, Option, annotated
+from muster.cli.record_commands import show_command, verb_command
 from muster.cli.screen import Column, status, stderr, stdout, table, tell_left_out, write
 from muster.cli.streams import plain, print_json
 from muster.cli.words import count, duration, sentence_of, shorten
+from muster.core.verbs.pools import HOLD_SLICE, RELEASE_SLICE
 
 if TYPE_CHECKING:
     from muster.core.views.pools import SliceView
 
+SliceRef = Annotated[
+    str,
+    Argument(metavar="SLICE", help="Id or the beginning of one.", autocompletion=complete_slice),
+]
 SliceRefs = Annotated[
     list[str],
     Argument(metavar="SLICE...", help="Ids or beginnings of ids.", autocompletion=complete_slice),
@@ -66,58 +72,16 @@ def list_slices(
     tell_left_out(found, limit)
 
 
-@slices.command()
-@annotated
-@on_cluster
-def show(
-    cluster: Cluster,
-    ref: Annotated[
-        str,
-        Argument(
-            metavar="SLICE", help="Id or the beginning of one.", autocompletion=complete_slice
-        ),
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """Show a slice with its machines."""
-    from muster.cli.described.slice import slice_parts
-
-    with cluster.client() as client, suggesting(client, ref, [slice_kind.KIND]):
-        found = client.slices.show(ref)
-    if as_json:
-        print_json(found)
-    else:
-        write(stdout(), *slice_parts(found, time.time()))
-
-
-@slices.command()
-@annotated
-@on_cluster
-def hold(cluster: Cluster, refs: SliceRefs, as_json: AsJson = False) -> None:
-    """Keep slices from being deleted for being idle."""
-    each_changed(
-        cluster,
-        refs,
+slices.add_command(
+    show_command(
         slice_kind.KIND,
-        lambda client, ref: client.hold_slice(ref),
-        lambda held: f"slice {held.id} stays until `muster slices release`",
-        as_json=as_json,
+        lambda client: client.slices,
+        SliceRef,
+        "Show a slice with its machines.",
     )
-
-
-@slices.command()
-@annotated
-@on_cluster
-def release(cluster: Cluster, refs: SliceRefs, as_json: AsJson = False) -> None:
-    """Let slices go that were held."""
-    each_changed(
-        cluster,
-        refs,
-        slice_kind.KIND,
-        lambda client, ref: client.release_slice(ref),
-        lambda released: f"slice {released.id} is held no more",
-        as_json=as_json,
-    )
+)
+slices.add_command(verb_command(HOLD_SLICE, slice_kind.KIND, SliceRefs))
+slices.add_command(verb_command(RELEASE_SLICE, slice_kind.KIND, SliceRefs))
 
 
 @slices.command()
