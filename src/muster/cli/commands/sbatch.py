@@ -88,28 +88,28 @@ def _batch(words: list[str]) -> "Batch":
         SbatchError: an option is wrong, or the script cannot be read.
     """
     from muster.cli.sbatch.header import SbatchError
-    from muster.cli.sbatch.options import parsed
+    from muster.cli.sbatch.options import parsed, refuse_impossible
     from muster.cli.sbatch.translation import Batch
 
     typed, rest = parsed(words)
+    refuse_impossible(typed)
     if "wrap" in typed:
         if rest:
             raise SbatchError("script arguments are not permitted with --wrap")
         text = f"#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{typed['wrap']}\n"
         return Batch("wrap", text, (), typed)
-    if not rest:
-        return Batch("sbatch", sys.stdin.read(), (), typed)
+    name = Path(rest[0]).name if rest else "sbatch"
     try:
-        text = Path(rest[0]).read_bytes().decode()
+        text = (Path(rest[0]).read_bytes() if rest else sys.stdin.buffer.read()).decode()
     except OSError as error:
         raise SbatchError(f"unable to open file {rest[0]}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise SbatchError(f"{rest[0]} is no text in UTF-8") from None
-    return Batch(Path(rest[0]).name, text, rest[1:], typed)
+        raise SbatchError(f"{name} is no text in UTF-8") from None
+    return Batch(name, text, rest[1:], typed)
 
 
 def _setting(client: "Client") -> "Setting":
-    """What the machine, the person and the cluster have."""
+    """The caller's machine and person, and the cluster's groups and projects."""
     from datetime import datetime
 
     from muster.cli.sbatch.translation import Setting

@@ -273,17 +273,18 @@ def _named(name: str) -> Row:
     return BY_NAME[found.pop()]
 
 
-def without_effect(names: Iterable[str]) -> list[str]:
-    """The sentences on options that are lost here.
-
+def refuse_impossible(names: Iterable[str]) -> None:
+    """
     Raises:
         SbatchError: an option cannot be done, and the job would be another without it.
     """
-    told: list[str] = []
-    for name in names:
-        row = BY_NAME[name]
+    for row in map(BY_NAME.__getitem__, names):
         if row.effect is Effect.REFUSED:
-            raise SbatchError(f"--{name} cannot be done: {row.says}")
-        if row.effect is Effect.LOST:
-            told.append(f"--{name} has no effect: {row.says}")
-    return told
+            raise SbatchError(f"--{row.name} cannot be done: {row.says}")
+
+
+def without_effect(names: Iterable[str]) -> list[str]:
+    """The sentences on options that are lost here."""
+    rows = [BY_NAME[name] for name in names]
+    lost = [row for row in rows if row.effect is Effect.LOST]
+    return [f"--{row.name} has no effect: {row.says}" for row in lost]

@@ -9,7 +9,7 @@ from muster.cli.sbatch.options import Values
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one machine is asked for.
+    """The amounts that one machine is asked for.
 
     Args:
         tasks: processes for which there are processors.

@@ -85,6 +85,7 @@ def translated(batch: Batch, setting: Setting) -> Translated:
     if rest:
         raise SbatchError(f"invalid argument in a #SBATCH line: {rest[0][:80]!r}")
     values = options.later_wins(of_script, options.from_variables(setting.environment), batch.typed)
+    options.refuse_impossible(values)
     told = options.without_effect(values)
     request = request_of(values)
     told += request.told
