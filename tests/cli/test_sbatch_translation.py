@@ -26,13 +26,20 @@ NOW = datetime(2026, 11, 29, 12, 30, tzinfo=timezone(timedelta(hours=1)))
 PAGE = Path(__file__).parents[2] / "docs" / "from-slurm.md"
 
 
-def of_options(line: str, body: str = "true\n", **fields: Any) -> Translated:
+def of_options(line: str, body: str = "true\n", directory: str = "/data/ann") -> Translated:
     """The job of a script that has these options in its header."""
-    setting = {"directory": "/data/ann", "host": "login", "environment": {}, "umask": 0o22}
-    setting |= {"now": NOW, "groups": ("default", "gpu"), "projects": ("vision",)}
-    setting |= {"namesakes": lambda name: [f"job-of-{name}"]} | fields
+    setting = Setting(
+        directory,
+        host="login",
+        environment={},
+        umask=0o22,
+        now=NOW,
+        groups=("default", "gpu"),
+        projects=("vision",),
+        namesakes=lambda name: [f"job-of-{name}"],
+    )
     batch = Batch("train.sh", f"#!/bin/bash\n#SBATCH {line}\n{body}", ("a b",), {})
-    return translated(batch, Setting(**setting))
+    return translated(batch, setting)
 
 
 @pytest.mark.parametrize(
