@@ -8,7 +8,7 @@ from shlex import quote
 
 from muster.cli.sbatch.amounts import Array
 from muster.cli.sbatch.options import Values
-from muster.cli.sbatch.request import Request
+from muster.cli.sbatch.request import MachineRequest
 
 PROLOGUE = "slurm_prologue"
 SCRIPT = "slurm_script"
@@ -66,7 +66,7 @@ def file_word(pattern: str, directory: str, is_array: bool) -> str:
     return "".join(parts)
 
 
-def variables(values: Values, request: Request, array: Array | None) -> dict[str, str]:
+def variables(values: Values, request: MachineRequest, array: Array | None) -> dict[str, str]:
     """Variables whose values are known when the script is handed in. Those of options that were not
     given are left out, as Slurm leaves them out."""
     cpus, tasks = str(request.cpus), str(request.tasks)
@@ -109,7 +109,7 @@ def variables(values: Values, request: Request, array: Array | None) -> dict[str
     return found | _of_memory(values, request)
 
 
-def _of_memory(values: Values, request: Request) -> dict[str, str]:
+def _of_memory(values: Values, request: MachineRequest) -> dict[str, str]:
     """The variable of the option for memory that counts, in MiB."""
     if request.memory is None:
         return {}

@@ -8,7 +8,7 @@ from muster.cli.sbatch.options import Values
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class MachineRequest:
     """The amounts that one machine is asked for.
 
     Args:
@@ -37,7 +37,7 @@ class Request:
         return keys
 
 
-def request_of(values: Values) -> Request:
+def request_of(values: Values) -> MachineRequest:
     """
     Raises:
         SbatchError: an amount is wrong, or more than one machine is asked for.
@@ -52,7 +52,7 @@ def request_of(values: Values) -> Request:
         cpus = max(tasks, gpus * _count(values, "cpus-per-gpu", 1))
     cpus = max(cpus, _count(values, "mincpus", 1))
     memory = _memory(values, cpus, gpus, told)
-    return Request(tasks, cpus, memory, gpus, model, tuple(told))
+    return MachineRequest(tasks, cpus, memory, gpus, model, tuple(told))
 
 
 def _count(values: Values, name: str, otherwise: int) -> int:
