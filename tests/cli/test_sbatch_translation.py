@@ -12,7 +12,7 @@ from muster.cli.sbatch.header import SbatchError
 from muster.cli.sbatch.options import TABLE, VARIABLES, Effect, parsed
 from muster.cli.sbatch.prologue import PROLOGUE, SCRIPT, file_word
 from muster.cli.sbatch.translation import (
-    Batch,
+    BatchScript,
     Setting,
     Translated,
     environment,
@@ -38,7 +38,7 @@ def of_options(line: str, body: str = "true\n", directory: str = "/data/ann") ->
         projects=("vision",),
         namesakes=lambda name: [f"job-of-{name}"],
     )
-    batch = Batch("train.sh", f"#!/bin/bash\n#SBATCH {line}\n{body}", ("a b",), {})
+    batch = BatchScript("train.sh", f"#!/bin/bash\n#SBATCH {line}\n{body}", ("a b",), {})
     return translated(batch, setting)
 
 
@@ -139,7 +139,7 @@ def test_command_line_wins_over_variables_and_these_over_the_script() -> None:
     variables = {"SBATCH_TIMELIMIT": "2", "SBATCH_PARTITION": "default"}
     setting = Setting("/d", "login", variables, 0o22, NOW, ("default", "gpu"))
     typed, _ = parsed(["-t", "3"])
-    keys = translated(Batch("x", text, (), typed), setting).keys
+    keys = translated(BatchScript("x", text, (), typed), setting).keys
     assert (keys["timeout"], keys["group"], keys["name"]) == (180, "default", "script")
 
 

@@ -12,7 +12,7 @@ from muster.cli.parameters import Argument, annotated
 from muster.cli.streams import plain, say
 
 if TYPE_CHECKING:
-    from muster.cli.sbatch.translation import Batch, Setting
+    from muster.cli.sbatch.translation import BatchScript, Setting
     from muster.client import Client
 
 WRONG = 255
@@ -82,14 +82,14 @@ def _handed_in(cluster: Cluster, words: list[str]) -> int:
     return code
 
 
-def _batch(words: list[str]) -> "Batch":
+def _batch(words: list[str]) -> "BatchScript":
     """
     Raises:
         SbatchError: an option is wrong, or the script cannot be read.
     """
     from muster.cli.sbatch.header import SbatchError
     from muster.cli.sbatch.options import parsed, refuse_impossible
-    from muster.cli.sbatch.translation import Batch
+    from muster.cli.sbatch.translation import BatchScript
 
     typed, rest = parsed(words)
     refuse_impossible(typed)
@@ -97,7 +97,7 @@ def _batch(words: list[str]) -> "Batch":
         if rest:
             raise SbatchError("script arguments are not permitted with --wrap")
         text = f"#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{typed['wrap']}\n"
-        return Batch("wrap", text, (), typed)
+        return BatchScript("wrap", text, (), typed)
     name = Path(rest[0]).name if rest else "sbatch"
     try:
         text = (Path(rest[0]).read_bytes() if rest else sys.stdin.buffer.read()).decode()
@@ -105,7 +105,7 @@ def _batch(words: list[str]) -> "Batch":
         raise SbatchError(f"unable to open file {rest[0]}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise SbatchError(f"{name} is no text in UTF-8") from None
-    return Batch(name, text, rest[1:], typed)
+    return BatchScript(name, text, rest[1:], typed)
 
 
 def _setting(client: "Client") -> "Setting":

@@ -21,7 +21,7 @@ _EXPORTED = re.compile(r"""(?:[^,'"]|'[^']*'|"[^"]*")+""")
 _CONDITIONS = {"afterok": "succeeded", "afterany": "ended", "after": "running"}
 
 
-class Batch(NamedTuple):
+class BatchScript(NamedTuple):
     """A script with its arguments.
 
     Args:
@@ -75,7 +75,7 @@ class Translated(NamedTuple):
     values: Values
 
 
-def translated(batch: Batch, setting: Setting) -> Translated:
+def translated(batch: BatchScript, setting: Setting) -> Translated:
     """The job that a batch script is. The command line wins over variables, these over the script.
 
     Raises:
