@@ -29,9 +29,10 @@ def note_on_options(
     for name, text in _scripts(words, directory, texts or {}):
         mark = unread_options(text)
         if mark is not None:
+            others = ", or `muster sbatch`, which reads them" if mark == "#SBATCH" else ""
             return (
                 f"{name} has lines with {mark}, which are not read: say what it needs by options "
-                "of `muster run`, such as --gpu 2 --timeout 1h, or in a spec"
+                f"of `muster run`, such as --gpu 2 --timeout 1h, or in a spec{others}"
             )
     return None
 

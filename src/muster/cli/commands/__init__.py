@@ -37,6 +37,9 @@ SECTIONS: dict[str, dict[str, ListedCommand]] = {
         "submit": ListedCommand(
             "submit", "Hand in a job or a session from a file; prints its name and id."
         ),
+        "sbatch": ListedCommand(
+            "sbatch", "Hand in a batch script of Slurm as a job; prints its id."
+        ),
         "plan": ListedCommand("plan", "Say whether a job or a session would start now, and where."),
         "ps": ListedCommand("ps", "List jobs and sessions, newest first."),
         "show": ListedCommand("show", "Show a record, such as a job, one task of it, or an agent."),
