@@ -113,6 +113,12 @@ def test_name_of_a_file_that_is_taken_gets_the_first_free_number() -> None:
     assert spec.name == "train-3"
 
 
+def test_number_of_a_name_follows_those_that_live_work_has() -> None:
+    cluster = Taken(jobs_=[job("train", number=0), job("train-399", number=1)])
+    assert cluster.run("submit", "-", stdin=FILE).exit_code == 0
+    assert [spec.name for _, spec in cluster.asked] == ["train-400"]
+
+
 def test_long_name_that_is_taken_has_room_for_its_number() -> None:
     for name, numbered in (("n" * 63, f"{'n' * 61}-2"), (f"{'n' * 60}.xy", f"{'n' * 60}-2")):
         cluster = Taken(jobs_=[job(name)])

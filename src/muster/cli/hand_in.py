@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
@@ -30,8 +29,8 @@ PLACED_WITHIN_S = 1.0
 LOOK_S = 0.05
 LONGEST_NAME = 63
 """Characters of a name (``core.specs.amounts.Name``, which is long to import)."""
-MAX_NUMBER = 100
-"""Numbers that are tried for a name of a file that live work has."""
+MAX_TRIES = 100
+"""Numbers that are tried for a name that live work has."""
 
 
 class Display(NamedTuple):
@@ -85,9 +84,10 @@ def submitted(
 
 
 def under_a_free_name(client: "Client", spec: "JobSpec", hand_in: "Callable[[JobSpec], T]") -> T:
-    """Hand a job in under its name, or if that is taken under it with the first number that is
-    free."""
-    for number in count(1):
+    """Hand a job in under its name, or if that is taken under it with a number that is free: the
+    one after those of the latest jobs that have one."""
+    number = 1
+    for tries_left in reversed(range(MAX_TRIES)):
         numbered = spec
         if spec.name is not None and number > 1:
             numbered = spec.model_copy(update={"name": _numbered(spec.name, number)})
@@ -95,9 +95,20 @@ def under_a_free_name(client: "Client", spec: "JobSpec", hand_in: "Callable[[Job
             return hand_in(numbered)
         except Conflict:
             is_taken = spec.name is not None and client.jobs("live", name=numbered.name, limit=1)
-            if number == MAX_NUMBER or not is_taken:
+            if not tries_left or not is_taken:
                 raise
+            number = max(number, _highest_number(client, str(spec.name))) + 1
     raise AssertionError("unreachable")
+
+
+def _highest_number(client: "Client", name: str) -> int:
+    """The highest number that the latest live jobs of a name have."""
+    numbers = [0]
+    for job in client.jobs("live", name=f"{name}-*"):
+        number = job.name.removeprefix(f"{name}-")
+        if number.isascii() and number.isdecimal():
+            numbers.append(int(number[:9]))
+    return max(numbers)
 
 
 def _numbered(name: str, number: int) -> str:
