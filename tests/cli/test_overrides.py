@@ -1,5 +1,6 @@
 """Options of `submit` and `retry` that take the place of keys, arguments of files, and names."""
 
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ class Taken(FakeCluster):
         return super().submit(spec)
 
     def jobs(self, state: str = "live", *, name: str | None = None, **filters: Any) -> Any:
-        return [each for each in super().jobs(state) if name in (None, each.name)]
+        return [each for each in super().jobs(state) if name is None or fnmatch(each.name, name)]
 
 
 def test_name_of_a_file_that_is_taken_gets_the_first_free_number() -> None:
