@@ -80,6 +80,13 @@ def complete_deployment(ctx: click.Context, incomplete: str) -> list[tuple[str, 
     return _complete(ctx, incomplete, [deployment.KIND], _LIVE)
 
 
+def complete_waited_for(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """References to jobs, sessions and deployments for which a person may wait."""
+    from muster.cli.kinds import deployment
+
+    return _complete(ctx, incomplete, [*kinds.work(), deployment.KIND], _LIVE)
+
+
 def complete_dependency(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
     """Names of jobs, sessions and deployments for which work may wait; after a colon, the states of
     the one of this name for which it may."""

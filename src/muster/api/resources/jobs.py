@@ -39,6 +39,7 @@ from muster.core.ids import JobId
 from muster.core.owner import Principal
 from muster.core.specs import MAX_TASKS, JobSpec, parse_spec
 from muster.core.specs.amounts import Spec
+from muster.core.specs.work import MAX_WAIT_S
 from muster.core.states import TaskState
 from muster.core.views.placement import PlanView, WhyView
 from muster.core.views.work import (
@@ -137,7 +138,6 @@ JOBS: Resource[Job, JobView] = Resource(
 
 COALESCE_S = 0.1
 """A wait tells of changes no faster than this, but of an end at once."""
-MAX_WAIT_S = 60.0
 
 
 class RetrySpec(Spec):

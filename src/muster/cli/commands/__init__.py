@@ -48,6 +48,9 @@ SECTIONS: dict[str, dict[str, ListedCommand]] = {
         "history": ListedCommand(
             "history", "Tell what happened to a record, such as a job or an agent."
         ),
+        "wait": ListedCommand(
+            "wait", "Wait until jobs and sessions end, and deployments are healthy."
+        ),
         "reprioritise": ListedCommand(
             "reprioritise", "Give a job that waits or runs another priority."
         ),
