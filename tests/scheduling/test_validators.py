@@ -235,6 +235,11 @@ _C, _T = DependencyCondition, DependencyState
         (_C.ENDED, _T.RUNNING, "DEPENDENCY_NOT_MET"),
         (_C.ENDED, _T.SUCCEEDED, None),
         (_C.ENDED, _T.ENDED_OTHERWISE, None),
+        (_C.FAILED, _T.MISSING, "DEPENDENCY_MISSING"),
+        (_C.FAILED, _T.WAITING, "DEPENDENCY_NOT_MET"),
+        (_C.FAILED, _T.RUNNING, "DEPENDENCY_NOT_MET"),
+        (_C.FAILED, _T.SUCCEEDED, "DEPENDENCY_SUCCEEDED"),
+        (_C.FAILED, _T.ENDED_OTHERWISE, None),
     ],
 )
 def test_dependency_is_met_waited_for_or_hopeless(

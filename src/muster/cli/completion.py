@@ -112,6 +112,7 @@ OF_WORK = {
     "succeeded": "once it has succeeded",
     "running": "once it runs",
     "ended": "however it ends",
+    "failed": "once it has ended without success",
 }
 OF_DEPLOYMENTS = {"healthy": "once its replicas are healthy"}
 """The conditions of a dependency (``DependencyCondition``, whose module is long to import)."""
