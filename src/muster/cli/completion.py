@@ -80,6 +80,13 @@ def complete_deployment(ctx: click.Context, incomplete: str) -> list[tuple[str, 
     return _complete(ctx, incomplete, [deployment.KIND], _LIVE)
 
 
+def complete_job(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """References to jobs that have not ended."""
+    from muster.cli.kinds import job
+
+    return _complete(ctx, incomplete, [job.KIND], _LIVE)
+
+
 def complete_waited_for(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
     """References to jobs, sessions and deployments for which a person may wait."""
     from muster.cli.kinds import deployment

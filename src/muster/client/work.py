@@ -19,6 +19,7 @@ from muster.client.patience import PATIENCE_S, WAITING_S
 from muster.client.resource import ClientResource, ListingQuery, RecordViews, ResourceCalls, newest
 from muster.client.workdir import with_absolute_workdirs
 from muster.core.ids import IdKind
+from muster.core.verbs.jobs import HOLD_JOB, RELEASE_JOB
 from muster.core.views.base import RecordView
 from muster.core.views.work import (
     CancelView,
@@ -115,6 +116,8 @@ class WorkCalls(ResourceCalls):
 
     jobs = JOBS
     sessions = SESSIONS
+    hold_job = JOBS.verb(HOLD_JOB)
+    release_job = JOBS.verb(RELEASE_JOB)
 
     @exchange
     def plan(

@@ -54,6 +54,10 @@ SECTIONS: dict[str, dict[str, ListedCommand]] = {
         "reprioritise": ListedCommand(
             "reprioritise", "Give a job that waits or runs another priority."
         ),
+        "hold": ListedCommand(
+            "holding", "Keep tasks of jobs that have no place yet from beginning."
+        ),
+        "release": ListedCommand("holding", "Let the tasks of held jobs begin."),
         "cancel": ListedCommand(
             "cancel", "Cancel jobs; their tasks are told to stop, then stopped."
         ),

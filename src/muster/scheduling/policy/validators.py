@@ -223,6 +223,21 @@ class StartTime:
         return count if next_moment(workload, context.now) is None else 0
 
 
+class Holds:
+    """The hold of a job, which people set and release. Each group has this validator, whatever
+    others it names."""
+
+    def is_idle(self, context: PassContext) -> bool:
+        return False
+
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        return () if workload.held is None else (workload.held,)
+
+    def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
+        """All of ``count`` sessions of the class, or none."""
+        return count if workload.held is None else 0
+
+
 class GroupAccess:
     """The projects whose work the group takes. Each pass asks, because a group may be closed to a
     project while that project's work waits."""
