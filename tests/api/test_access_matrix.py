@@ -35,7 +35,7 @@ ADMINS_ONLY = {
 change records without an owner."""
 OF_NOBODY = ("/v1/agents", "/v1/pools", "/v1/slices", "/v1/incidents")
 """The paths of records without an owner."""
-CHANGES_NOTHING = {("post", "/v1/plan")}
+CHANGES_NOTHING = {("post", "/v1/plan"), ("post", "/v1/wait")}
 FOR_USERS = {("get", "/v1/tokens")}
 """Endpoints that change nothing and are not for viewers."""
 OF_SOMEBODY = (

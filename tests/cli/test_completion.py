@@ -155,6 +155,7 @@ def test_work_and_deployments_to_wait_for_are_offered_with_the_states_that_they_
         "train:succeeded",
         "train:running",
         "train:ended",
+        "train:failed",
     ]
     assert [n for n, _ in complete(cluster, "web:h", complete_dependency)] == ["web:healthy"]
     assert complete(cluster, "nothing:", complete_dependency) == []
@@ -170,7 +171,8 @@ def test_deployments_that_are_being_taken_down_are_offered_to_nobody() -> None:
 
 def test_bash_which_divides_words_at_colons_is_offered_what_follows_the_colon() -> None:
     cluster = FakeCluster(jobs_=[job("train")], deployments_=[web()])
-    assert offered(cluster, "muster run --after train :") == ["succeeded", "running", "ended"]
+    conditions = ["succeeded", "running", "ended", "failed"]
+    assert offered(cluster, "muster run --after train :") == conditions
     assert offered(cluster, "muster run --after train : ru") == ["running"]
     assert offered(cluster, "muster run --after = train : ru") == ["running"]
     assert offered(cluster, "muster run --uses w") == ["web"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.fake_cluster import FakeCluster, job, session
 
-from muster.cli.follow import lines, reading
+from muster.cli.follow import chosen_lines, lines, reading
 from muster.cli.follow.feed import away_line, back_line
 from muster.cli.follow.lines import last_lines
 from muster.client import Unreachable
@@ -286,3 +286,63 @@ def test_logs_that_break_end_with_a_failure(tasks: int) -> None:
     assert result.exit_code == 1
     assert "some\n" in result.stdout
     assert "agent a1 is not connected" in result.stderr
+
+
+def chosen(*options: str, follow: bool = False, tasks: int = 1) -> str:
+    """The lines that are shown of tasks that all wrote the same."""
+    written = [b"loss=1.0\nlo", b"ss=nan\nError: caf\xc3\xa9\n", b"loss=2.0\nerror at the end"]
+    cluster = FakeCluster(
+        jobs_=[job(counts={TaskState.SUCCEEDED: tasks})],
+        output=dict.fromkeys(range(tasks), written),
+    )
+    result = cluster.run("logs", "train", *options, *(["-f"] if follow else []))
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (["--grep", "loss=nan|^err"], "loss=nan\nerror at the end"),
+        (["--grep", "(?i)^error"], "Error: café\nerror at the end"),
+        (["--grep", "café"], "Error: café\n"),
+        (["--grep", "nothing"], ""),
+        (["--head", "2"], "loss=1.0\nloss=nan\n"),
+        (["--head", "99"], "loss=1.0\nloss=nan\nError: café\nloss=2.0\nerror at the end"),
+        (["--head", "0"], ""),
+        (["--head", "1", "--grep", "rror"], "Error: café\n"),
+        (["--tail", "2", "--grep", "loss"], "loss=2.0\n"),
+    ],
+)
+def test_lines_are_chosen_by_a_pattern_and_by_their_number(
+    options: list[str], shown: str, follow: bool
+) -> None:
+    if not (follow and "--tail" in options):
+        assert chosen(*options, follow=follow) == shown
+
+
+def test_lines_of_several_tasks_are_chosen_of_each() -> None:
+    assert chosen("--head", "1", tasks=2) == "0 | loss=1.0\n1 | loss=1.0\n"
+    assert chosen("--grep", "the end", tasks=2) == "0 | error at the end\n1 | error at the end\n"
+
+
+def test_pattern_that_would_take_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chosen_lines, "LONGEST_S", 0.1)
+    cluster = FakeCluster(jobs_=[job()], output={0: [b"a" * 200 + b"b\n"]})
+    result = cluster.run("logs", "train", "--grep", "^(a+)+$")
+    assert result.exit_code == 1
+    assert "--grep took more than 0.1 s for one line of 201 bytes" in result.stderr
+
+
+def test_line_choices_that_nobody_can_mean_are_refused() -> None:
+    cluster = FakeCluster(jobs_=[job()], output={0: [b"a\n"]})
+    for options in (
+        ["--grep", "("],
+        ["--grep", "x" * 1001],
+        ["--grep", "a{99999999999}"],
+        ["--head", "1", "--tail", "1"],
+        ["--head", "-1"],
+        ["--save", "out", "--grep", "a"],
+    ):
+        assert cluster.run("logs", "train", *options).exit_code == 2, options

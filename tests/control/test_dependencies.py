@@ -76,7 +76,7 @@ def test_condition_on_live_work_is_met_at_its_moment(
 
 @pytest.mark.parametrize(
     ("condition", "exit_code"),
-    [("succeeded", 0), ("running", 0), ("ended", 0), ("ended", 1)],
+    [("succeeded", 0), ("running", 0), ("ended", 0), ("ended", 1), ("failed", 1)],
 )
 def test_condition_that_work_which_has_ended_meets_holds_up_nothing(
     group_world: MakeWorld, condition: str, exit_code: int
@@ -99,6 +99,51 @@ def test_condition_that_work_which_has_failed_cannot_meet_is_refused_at_submissi
     with pytest.raises(InvalidSpec, match=r"after\.0 .*ended without success"):
         world.submit(named("second", f"first:{condition}"))
     assert not world.plane.live.jobs
+
+
+def test_failure_of_work_that_has_succeeded_is_not_waited_for(group_world: MakeWorld) -> None:
+    world = group_world({"a": 2}, Script())
+    finish(world, world.submit(named("first")))
+    with pytest.raises(InvalidSpec, match=r"after\.0 .*first has failed.*: it succeeded"):
+        world.submit(named("cleanup", "first:failed"))
+    assert not world.plane.live.jobs
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize(
+    ("end", "cleaned_up"), [("fails", True), ("cancelled", True), ("succeeds", False)]
+)
+def test_cleanup_starts_once_the_other_has_not_succeeded_and_ends_unscheduled_if_it_has(
+    group_world: MakeWorld, end: str, cleaned_up: bool, restart: bool
+) -> None:
+    script = Script(first=Run(5, exit_code=int(end == "fails")))
+    world = group_world({"a": 8}, script)
+    first = world.submit(named("first"))
+    cleanup = world.submit(named("cleanup", "first:failed"))
+    alone = {"kernels": [{"command": ["session"]}], "after": ["first:failed"]}
+    session = world.submit_session(SessionSpec.model_validate(alone))
+    world.run(1)
+    assert script.started == ["first"]
+    if restart:
+        world.restart_controller()
+        cleanup, session = world.plane.live.jobs[cleanup.id], world.plane.live.sessions[session.id]
+    if end == "cancelled":
+        world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, first.id))
+    finish(world, cleanup)
+    world.run_until(lambda: session.id not in world.plane.live.sessions)
+
+    if cleaned_up:
+        assert sorted(script.started) == ["cleanup", "first", "session"]
+        assert (cleanup.status, session.status) == (JobState.SUCCEEDED, SessionStatus.TERMINATED)
+        return
+    assert script.started == ["first"]
+    assert (cleanup.status, session.status) == (JobState.UNSCHEDULABLE, SessionStatus.CANCELLED)
+    for record in (cleanup, session):
+        assert record.reason is not None
+        assert record.reason.code is ReasonCode.DEPENDENCY_SUCCEEDED
+        assert record.reason.sentence() == (
+            "waits until first has failed, which can no longer be: it succeeded"
+        )
 
 
 @pytest.mark.parametrize("by", ["cancel", "timeout"])
@@ -135,10 +180,11 @@ def test_job_whose_only_task_is_being_started_does_not_run_yet(group_world: Make
     assert first.started_at == world.clock.now() - 0.5
 
 
+@pytest.mark.parametrize("condition", ["ended", "failed"])
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("alone", [False, True])
 def test_work_after_the_end_waits_until_no_process_is_left(
-    group_world: MakeWorld, alone: bool, restart: bool
+    group_world: MakeWorld, alone: bool, restart: bool, condition: str
 ) -> None:
     script = Script(first=Run(1e9, stubborn=True, outlives_kill_s=math.inf))
     world = group_world({"a": 8}, script, terminate_timeout=5.0)
@@ -149,7 +195,7 @@ def test_work_after_the_end_waits_until_no_process_is_left(
     else:
         job_id = world.submit(named("first", grace=1)).id
         world.ask(lambda work, parts: parts[JobRequests].cancel(work, ADA, job_id))
-    world.submit(named("second", "first:ended"))
+    world.submit(named("second", f"first:{condition}"))
     world.run(20.0)  # longer than termination may take: it counts as ended, and still runs
     assert world.plane.live.ledger
     if restart:

@@ -44,7 +44,7 @@ def test_policy_takes_its_parts_from_the_group() -> None:
     built = Policy.of(group(starvation_after=7, preemption={"scope": "user"}))
     assert isinstance(built.selector, Concentrated)
     assert isinstance(built.sequencer, Fifo)
-    assert len(built.validators) == len(DEFAULT_VALIDATORS)
+    assert len(built.validators) == 1 + len(DEFAULT_VALIDATORS), "and that of held jobs"
     assert (built.queue, built.starvation_after_s) == (QueuePolicy.BACKFILL, 7)
     assert built.preemption == PreemptionSpec.model_validate({"scope": "user"})
     assert built.refused == ()
@@ -164,7 +164,7 @@ def test_refused_parts_of_each_kind_give_way_to_built_in_ones() -> None:
     faults = [PluginFault(kind, "stranger", "broke") for kind in ("sequencer", "validator", "hook")]
     served = Policy.of(asked, tuple(faults))
     assert isinstance(served.sequencer, Fifo)
-    assert len(served.validators) == 1
+    assert len(served.validators) == 2, "and that of held jobs"
     assert type(served.hooks[SessionType.BATCH]) is BatchHook
 
 

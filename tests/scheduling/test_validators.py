@@ -22,6 +22,7 @@ from tests.scheduling.clusters import (
 
 from muster.core.owner import Owner
 from muster.core.reasons import Reason, ReasonKind
+from muster.core.reasons.of_tasks import JobHeld
 from muster.core.specs import Dependency, DependencyCondition, Level, QuotaSpec
 from muster.scheduling.accounting.usage import Quotas, Usage
 from muster.scheduling.explaining.explain import explain
@@ -33,6 +34,7 @@ from muster.scheduling.policy.validators import (
     Dependencies,
     DomainResourceLimit,
     GroupResourceLimit,
+    Holds,
     KeypairResourceLimit,
     StartTime,
     access_refusal,
@@ -235,6 +237,11 @@ _C, _T = DependencyCondition, DependencyState
         (_C.ENDED, _T.RUNNING, "DEPENDENCY_NOT_MET"),
         (_C.ENDED, _T.SUCCEEDED, None),
         (_C.ENDED, _T.ENDED_OTHERWISE, None),
+        (_C.FAILED, _T.MISSING, "DEPENDENCY_MISSING"),
+        (_C.FAILED, _T.WAITING, "DEPENDENCY_NOT_MET"),
+        (_C.FAILED, _T.RUNNING, "DEPENDENCY_NOT_MET"),
+        (_C.FAILED, _T.SUCCEEDED, "DEPENDENCY_SUCCEEDED"),
+        (_C.FAILED, _T.ENDED_OTHERWISE, None),
     ],
 )
 def test_dependency_is_met_waited_for_or_hopeless(
@@ -371,7 +378,17 @@ def test_each_pass_asks_whose_work_the_group_takes_whatever_its_validators_are()
     asked = session("cat", ask(1), owner=CAT)
     told = explain(asked, Queue(), snapshot, policy(**closed), PassContext(snapshot, 10))
     assert codes(told.reasons) == ["NO_GROUP_ACCESS"]
-    assert not policy(validators=[]).validators, "a group for everybody asks nothing"
+    (alone,) = policy(validators=[]).validators
+    assert isinstance(alone, Holds), "a group for everybody asks nothing about access"
+
+
+def test_session_of_a_held_job_waits_whatever_validators_the_group_has() -> None:
+    why = JobHeld(by="ann", moment="2027-01-31T08:00:00+00:00")
+    held = replace(workload(ask(1)), held=why)
+    assert Holds().validate(held, context()) == (why,)
+    assert Holds().allows(held, context(), 7) == 0
+    assert Holds().allows(workload(ask(1)), context(), 7) == 7
+    assert Holds().validate(workload(ask(1)), context()) == ()
 
 
 def test_all_sessions_of_a_class_may_start_or_none_by_time_and_dependencies() -> None:

@@ -12,6 +12,7 @@ from proving.swarm.oracle.facts import Statuses
 from proving.swarm.oracle.room import spec_of
 
 _WAITING = {JobState.PENDING.value, SessionStatus.PENDING.value}
+_AFTER_ALL = {DependencyCondition.ENDED, DependencyCondition.FAILED}
 _ENDED = {*JOB_TABLE.terminal, *SESSION_TABLE.terminal}
 
 
@@ -39,7 +40,7 @@ class DependenciesAreMet(Invariant):
             status = self._statuses.known.get(each.on, "")
             told = f"{kernel.key} begins after {each.on} is {each.condition}, which is {status}"
             self.expect(_may_be_met(each.condition, status), told)
-            left = self._running[each.on] if each.condition is DependencyCondition.ENDED else 0
+            left = self._running[each.on] if each.condition in _AFTER_ALL else 0
             self.expect(not left, f"{kernel.key} begins, and {left} kernels of {each.on} still run")
 
 
@@ -69,6 +70,8 @@ def _may_be_met(condition: DependencyCondition, status: str) -> bool:
     match condition:
         case DependencyCondition.ENDED:
             return status in _ENDED
+        case DependencyCondition.FAILED:
+            return status in _ENDED and status != JobState.SUCCEEDED
         case DependencyCondition.SUCCEEDED:
             return status in (JobState.SUCCEEDED, SessionStatus.TERMINATED)
         case DependencyCondition.RUNNING | DependencyCondition.HEALTHY:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from muster.control.deployment.entity import Route
 from muster.core.reasons import ReasonCode
 from muster.core.specs import ScalingGroup, SessionSpec, SessionType
-from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState
+from muster.core.states import JOB_TABLE, SESSION_TABLE, JobState, SessionStatus
 from muster.core.states.deployment import UP
 from muster.store.live import Live
 from muster.store.records import Session
@@ -238,6 +238,11 @@ def _depends_in_vain(case: Case) -> bool:
     return status in _ENDED and status != JobState.SUCCEEDED
 
 
+def _depends_in_vain_on_a_failure(case: Case) -> bool:
+    succeeded = (JobState.SUCCEEDED, SessionStatus.TERMINATED)
+    return case.statuses.get(str(case.number("on"))) in succeeded
+
+
 def _depends_on_nothing(case: Case) -> bool:
     return case.number("on") not in case.statuses
 
@@ -263,6 +268,7 @@ _CAUSES: Mapping[ReasonCode, Callable[[Case], bool]] = {
     ReasonCode.NO_AGENT_ABLE: _has_unfit_agents,
     ReasonCode.ABOVE_QUOTA: _is_above_quota,
     ReasonCode.DEPENDENCY_FAILED: _depends_in_vain,
+    ReasonCode.DEPENDENCY_SUCCEEDED: _depends_in_vain_on_a_failure,
     ReasonCode.DEPENDENCY_MISSING: _depends_on_nothing,
 }
 """The causes of reasons that control gives; all other reasons are those that agents tell."""

@@ -13,7 +13,15 @@ DISPLACED = frozenset({_R.PREEMPTED, _R.DRAINED, _R.HEALTH_HEALS})
 ENDED_BY_US = frozenset(
     {_R.CANCELLED, _R.TASK_STOPPED, _R.TIMEOUT, _R.JOB_ENDED, _R.JOB_FAILED, _R.PREEMPTED_FOR_GOOD}
 )
-NEVER = frozenset({_R.ABOVE_QUOTA, _R.ABOVE_LARGEST, _R.DEPENDENCY_FAILED, _R.DEPENDENCY_MISSING})
+NEVER = frozenset(
+    {
+        _R.ABOVE_QUOTA,
+        _R.ABOVE_LARGEST,
+        _R.DEPENDENCY_FAILED,
+        _R.DEPENDENCY_SUCCEEDED,
+        _R.DEPENDENCY_MISSING,
+    }
+)
 """Reasons that time does not cure: they end a job that has not begun, whatever else it wants."""
 NO_PLACE = NEVER | {_R.SCHEDULING_TIMEOUT, _R.NO_AGENT_ABLE}
 NOT_STARTED = frozenset({_R.RESCHEDULE_LIMIT, _R.PHASE_GAVE_UP})

@@ -264,7 +264,7 @@ def _is_unmet(claim: Claim, on: str, condition: DependencyCondition) -> bool:
     )
     if claim.numbers["state"] == "waiting" and runs:
         return False
-    if condition is DependencyCondition.ENDED:
+    if condition in (DependencyCondition.ENDED, DependencyCondition.FAILED):
         holders = (standing.session_of.get(row.kernel_id) for row in standing.live.ledger.values())
         return not has_ended or on in {work_of(each) for each in holders if each is not None}
     return not has_ended and (condition is DependencyCondition.SUCCEEDED or not runs)

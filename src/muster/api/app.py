@@ -40,6 +40,7 @@ from muster.api.stopping import OpenRequests, Stopping
 from muster.api.submissions import Submissions
 from muster.api.turns import Turns
 from muster.api.urls import UrlBounds
+from muster.api.waiting import wait_router
 from muster.control.plane import ControlPlane
 from muster.core.clock import Clock
 from muster.core.ids import lookup_order
@@ -141,7 +142,8 @@ def create_app(
 
 def _routers(resources: tuple[Resource[Any, Any], ...]) -> Sequence[APIRouter]:
     own = [resource.router for resource in resources]
-    return [*own, plan_router(resources), *(module.router for module in _OTHERS)]
+    others = (module.router for module in _OTHERS)
+    return [*own, plan_router(resources), wait_router(resources), *others]
 
 
 def routes_of(resources: tuple[Resource[Any, Any], ...]) -> Sequence[APIRoute]:

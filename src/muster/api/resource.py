@@ -121,6 +121,8 @@ class Resource(Generic[R, V]):
         cancel: its request; ``graces_s`` are the seconds that running processes of a record have to
             end.
         kill: the request to cancel with force: to kill these processes at once.
+        settled: whether a live record of which people wait is as they wait for it, or will not be,
+            by its view of the mirror; others are waited for until they have ended.
         explain, explain_ended: the answer of ``why`` about a record of the mirror, and the query of
             the answer about one that has ended.
     """
@@ -145,6 +147,7 @@ class Resource(Generic[R, V]):
     kill: Cancel[R] | None = None
     graces_s: Callable[[R], Collection[float]] = lambda record: ()
     reprioritise: Reprioritise | None = None
+    settled: Callable[[V], bool] | None = None
     explain: Explain | None = None
     explain_ended: ExplainEnded[V] = explain_end
 

@@ -32,6 +32,7 @@ _CLASSES = 3
 _LATER = frozenset(
     {
         ReasonCode.BEFORE_START_TIME,
+        ReasonCode.JOB_HELD,
         ReasonCode.DEPENDENCY_NOT_MET,
         ReasonCode.DEPENDENCY_NOT_HEALTHY,
     }

@@ -80,6 +80,20 @@ def complete_deployment(ctx: click.Context, incomplete: str) -> list[tuple[str, 
     return _complete(ctx, incomplete, [deployment.KIND], _LIVE)
 
 
+def complete_job(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """References to jobs that have not ended."""
+    from muster.cli.kinds import job
+
+    return _complete(ctx, incomplete, [job.KIND], _LIVE)
+
+
+def complete_waited_for(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+    """References to jobs, sessions and deployments for which a person may wait."""
+    from muster.cli.kinds import deployment
+
+    return _complete(ctx, incomplete, [*kinds.work(), deployment.KIND], _LIVE)
+
+
 def complete_dependency(ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
     """Names of jobs, sessions and deployments for which work may wait; after a colon, the states of
     the one of this name for which it may."""
@@ -105,6 +119,7 @@ OF_WORK = {
     "succeeded": "once it has succeeded",
     "running": "once it runs",
     "ended": "however it ends",
+    "failed": "once it has ended without success",
 }
 OF_DEPLOYMENTS = {"healthy": "once its replicas are healthy"}
 """The conditions of a dependency (``DependencyCondition``, whose module is long to import)."""

@@ -72,6 +72,9 @@ class Tasks:
     priority: Annotated[
         int | None, Option("--priority", help="Set the priority, 0 to 100; higher goes first.")
     ] = None
+    hold: Annotated[
+        bool, Option("--hold", help="Hand it in held: it waits for `muster release`.")
+    ] = False
     timeout: Annotated[
         str | None, Option("--timeout", metavar="TIME", help="Stop a task after so long, as 1h30m.")
     ] = None
@@ -140,6 +143,7 @@ class Tasks:
             "name": self.name,
             "group": self.group,
             "priority": self.priority,
+            "hold": self.hold or None,
             "timeout": self.timeout,
             "on_timeout": self.on_timeout,
             "scheduling_timeout": self.scheduling_timeout,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from muster.client.calls import PAGE, body_of
-from muster.client.encoding import Ref, json_of, plain_of
+from muster.client.encoding import Ref, json_of, plain_of, ref_of
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.exit_code import with_exit_code
 from muster.client.moments import with_absolute_moments
@@ -19,6 +19,8 @@ from muster.client.patience import PATIENCE_S, WAITING_S
 from muster.client.resource import ClientResource, ListingQuery, RecordViews, ResourceCalls, newest
 from muster.client.workdir import with_absolute_workdirs
 from muster.core.ids import IdKind
+from muster.core.verbs.jobs import HOLD_JOB, RELEASE_JOB
+from muster.core.views.base import RecordView
 from muster.core.views.work import (
     CancelView,
     FailurePage,
@@ -32,6 +34,7 @@ from muster.core.views.work import (
     ShortOutputs,
     TaskDetail,
     TaskPage,
+    WaitView,
 )
 
 if TYPE_CHECKING:
@@ -113,6 +116,8 @@ class WorkCalls(ResourceCalls):
 
     jobs = JOBS
     sessions = SESSIONS
+    hold_job = JOBS.verb(HOLD_JOB)
+    release_job = JOBS.verb(RELEASE_JOB)
 
     @exchange
     def plan(
@@ -195,6 +200,51 @@ class WorkCalls(ResourceCalls):
             extra_s=timeout_s,
         )
         return self._read(JobView, asked)
+
+    @exchange
+    def wait_for(
+        self,
+        *refs: Ref,
+        any: bool = False,
+        timeout_s: float | None = None,
+        on_end: Callable[[RecordView], None] | None = None,
+    ) -> Exchange[list[RecordView]]:
+        """Wait until all of several pieces of work are over, or ``timeout_s`` has passed: jobs and
+        sessions that have ended, and deployments that are healthy or will not be by themselves.
+
+        Returns those that are over, in the order in which they were, each as ``show`` tells it.
+
+        Args:
+            any: until one of them is over.
+            on_end: called with each as soon as it is over.
+
+        Raises:
+            NotFound, Ambiguous: as ``job``; NotFound also where the controller is of a version
+                that cannot wait so.
+        """
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        left = [ref_of(ref) for ref in refs]
+        by_kind = {each.name: each for each in self._resources()}
+        over: list[RecordView] = []
+        poll_s = 0.0  # names are looked for at once, and stand for the same records from then on
+        while left:
+            found = (yield from self._wait_once_for(left, poll_s)).items
+            left = [each.id for each in found if not each.over]
+            for each in found:
+                if each.over and not (any and over):
+                    over.append((yield from self._show(by_kind[each.kind], each.id)))
+                    if on_end is not None:
+                        on_end(over[-1])
+            left_s = LONG_POLL_S if until_s is None else until_s - time.monotonic()
+            if (any and over) or left_s <= 0:
+                break
+            poll_s = min(left_s, LONG_POLL_S)
+        return over
+
+    def _wait_once_for(self, refs: Sequence[str], timeout_s: float) -> Exchange[WaitView]:
+        body = json_of({"refs": refs, "timeout_s": timeout_s})
+        asked = self._send("POST", "/v1/wait", body=body, patience_s=WAITING_S, extra_s=timeout_s)
+        return self._read(WaitView, asked)
 
     @exchange
     def retry(

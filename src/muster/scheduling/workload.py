@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from muster.core.ids import AgentId, SessionId
 from muster.core.owner import Owner
+from muster.core.reasons import Reason
 from muster.core.resources import DeviceShare, Resources
 from muster.core.specs import Dependency, PlacementSpec, SessionType
 from muster.core.specs.placement import ANYWHERE
@@ -72,6 +73,7 @@ class WorkloadClass:
         after: its dependencies.
         port: the port on which its only kernel listens by itself: no two that do are placed on one
             agent.
+        held: why sessions of the class are kept from beginning, if somebody does.
         preemptible: whether work of higher priority may displace it, where its group allows that.
     """
 
@@ -88,6 +90,7 @@ class WorkloadClass:
     after: tuple[Dependency, ...] = ()
     preemptible: bool = True
     port: int | None = None
+    held: Reason | None = None
 
     @cached_property
     def _hash(self) -> int:

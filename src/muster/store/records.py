@@ -178,9 +178,9 @@ class Job(Record):
     rows by state. The tasks from the ``next_task``-th on have no rows yet and are PENDING.
     ``tasks`` are the live tasks by index, ``waiting`` the tasks among them that need a session and
     have none. ``stopped`` are the tasks that people stopped one by one. ``retry_of`` is the job of
-    which this one runs tasks again. ``remarks`` tell of ends of its tasks what their states do not.
-    ``spec_bytes`` is the size of the spec as it was stored
-    first."""
+    which this one runs tasks again. ``held`` is who keeps its tasks from beginning, and
+    ``released_at`` when that last ended. ``remarks`` tell of ends of its tasks what their states do
+    not. ``spec_bytes`` is the size of the spec as it was stored first."""
 
     id: Key[JobId]
     name: Fixed[str]
@@ -197,6 +197,8 @@ class Job(Record):
     finished_at: float | None = None
     reason: Reason | None = None
     retry_of: Fixed[JobId | None] = None
+    held: Reason | None = None
+    released_at: float | None = None
     stopped: Annotated[TaskRanges | None, StoredAs(Text, str, TaskRanges.parse)] = None
     remarks: tuple[JobRemark, ...] = ()
     spec_bytes: Memory[int] = 0

@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from muster.client import Client
 
 
-def exit_code(lamp: LampView) -> int:
-    """The code with which a command ends that has waited for a lamp."""
-    was_put_out = lamp.reason is not None and lamp.reason.code == ReasonCode.CANCELLED
-    return 0 if was_put_out else exit_codes.FAILED
-
-
 class LampKind(WorkKind[LampView, LampView]):
     """Lamps; `muster show` lists their plain fields."""
 
@@ -52,12 +46,16 @@ class LampKind(WorkKind[LampView, LampView]):
             finished_at=None,
         )
 
+    def exit_code(self, found: LampView) -> int:
+        was_put_out = found.reason is not None and found.reason.code == ReasonCode.CANCELLED
+        return 0 if was_put_out else exit_codes.FAILED
+
     def wait(self, cluster: Cluster, accepted: LampView, display: Display) -> tuple[LampView, int]:
         def look(client: "Client") -> LampView:
             return cast("LampClient", client).lamps.show(accepted.id)
 
         quiet = display.quiet
-        return wait_until_ended(cluster, self, accepted, look, exit_code, quiet=quiet)
+        return wait_until_ended(cluster, self, accepted, look, quiet=quiet)
 
 
 KIND = LampKind()

@@ -113,6 +113,7 @@ DEPLOYMENTS: Resource[Deployment, DeploymentView] = Resource(
     submission=Submission(DeploymentSpec, _submit),
     cancel=_destroy,
     graces_s=lambda deployment: [deployment.spec.drain + deployment.spec.grace],
+    settled=lambda view: view.succeeded is not None,
     explain=_explain,
     explain_ended=explain_ended_deployment,
 )

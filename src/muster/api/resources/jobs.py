@@ -1,7 +1,7 @@
 """Jobs and their tasks over HTTP."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
@@ -17,6 +17,7 @@ from muster.api.live_views import accepted_job, job_view
 from muster.api.openapi import json_body
 from muster.api.resource import Resource, Submission
 from muster.api.resources.agents import on_agent
+from muster.api.verbs import add_verb
 from muster.control.engine.module import Parts
 from muster.control.engine.work import Work
 from muster.control.health.stragglers import StragglerWatch, with_stragglers
@@ -27,6 +28,7 @@ from muster.control.job.explanation import (
     explain_task,
     with_what_is_left,
 )
+from muster.control.job.holding import hold_job, release_job
 from muster.control.job.requests import JobRequests, Retried
 from muster.control.plan import plan_job
 from muster.control.recovery.book import Recoveries
@@ -34,12 +36,14 @@ from muster.control.recovery.explanation import with_recovery
 from muster.control.session.admission import Ended
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.explaining.machines import silence_by_work
-from muster.core.errors import InvalidSpec, NotFound, Problem
+from muster.core.errors import Conflict, InvalidSpec, NotFound, Problem
 from muster.core.ids import JobId
 from muster.core.owner import Principal
 from muster.core.specs import MAX_TASKS, JobSpec, parse_spec
 from muster.core.specs.amounts import Spec
+from muster.core.specs.work import MAX_WAIT_S
 from muster.core.states import TaskState
+from muster.core.verbs.jobs import HOLD_JOB, RELEASE_JOB
 from muster.core.views.placement import PlanView, WhyView
 from muster.core.views.work import (
     CancelView,
@@ -59,6 +63,7 @@ from muster.store.queries.refs import resolve
 from muster.store.queries.tasks import TaskFilter, list_tasks, read_task
 from muster.store.records import Job
 
+SetHold = Callable[[Work, ClusterState, Principal, JobId], bool]
 _HAS_PROCESSES = (TaskState.BUILDING, TaskState.RUNNING)
 
 
@@ -137,7 +142,6 @@ JOBS: Resource[Job, JobView] = Resource(
 
 COALESCE_S = 0.1
 """A wait tells of changes no faster than this, but of an end at once."""
-MAX_WAIT_S = 60.0
 
 
 class RetrySpec(Spec):
@@ -264,6 +268,28 @@ async def cancel_task(call: Call, ref: str, index: int) -> Response:
         return answer(CancelView(id=id_, status=task.state, changed=False, message=ended))
     stopped = f"{said} is stopped"
     return answer(CancelView(id=id_, status=TaskState.KILLED, changed=True, message=stopped))
+
+
+async def _set_hold(call: Caller, ref: str, change: SetHold) -> Response:
+    call.must_change()
+    principal = call.principal
+    found = await call.read(read_job, principal, ref)
+    id_ = JobId(found.id)
+
+    def act(work: Work, parts: Parts) -> Job:
+        change(work, parts[ClusterState], principal, id_)
+        return work.live.jobs[id_]
+
+    try:
+        return answer(job_view(await call.change(act)))
+    except NotFound:
+        found = await call.read(read_job, principal, found.id)
+        ended = f"job {found.name} ({found.id}) has ended: it is {found.status.lower()}"
+        raise Conflict(ended) from None
+
+
+add_verb(JOBS, HOLD_JOB, _set_hold, hold_job)
+add_verb(JOBS, RELEASE_JOB, _set_hold, release_job)
 
 
 @JOBS.router.get("/{ref}/tasks/{index}/why", response_model=WhyView)

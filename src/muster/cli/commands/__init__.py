@@ -48,9 +48,16 @@ SECTIONS: dict[str, dict[str, ListedCommand]] = {
         "history": ListedCommand(
             "history", "Tell what happened to a record, such as a job or an agent."
         ),
+        "wait": ListedCommand(
+            "wait", "Wait until jobs and sessions end, and deployments are healthy."
+        ),
         "reprioritise": ListedCommand(
             "reprioritise", "Give a job that waits or runs another priority."
         ),
+        "hold": ListedCommand(
+            "holding", "Keep tasks of jobs that have no place yet from beginning."
+        ),
+        "release": ListedCommand("holding", "Let the tasks of held jobs begin."),
         "cancel": ListedCommand(
             "cancel", "Cancel jobs; their tasks are told to stop, then stopped."
         ),

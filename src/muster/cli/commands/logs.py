@@ -18,6 +18,7 @@ from muster.cli import kinds
 from muster.cli.arguments import Ref, parse_ref
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.exits import ExitCode
+from muster.cli.follow.chosen_lines import ChosenLines, line_pattern
 from muster.cli.follow.feed import (
     Away,
     Back,
@@ -69,6 +70,13 @@ def logs(
     tail: Annotated[
         int | None, Option("--tail", "-n", min=0, help="Show only so many lines of the end.")
     ] = None,
+    head: Annotated[
+        int | None, Option("--head", min=0, help="Show only so many lines of the beginning.")
+    ] = None,
+    grep: Annotated[
+        str | None,
+        Option("--grep", metavar="REGEX", help="Show only lines in which this is found."),
+    ] = None,
     attempt: Annotated[
         int | None, Option("--attempt", min=1, help="Show this attempt alone, not the latest.")
     ] = None,
@@ -95,6 +103,11 @@ def logs(
         raise click.BadParameter("give one of --follow and --save")
     if sum((subject.index is not None, bool(task), failed)) > 1:
         raise click.BadParameter("give one of REF/INDEX, --task and --failed")
+    if head is not None and tail is not None:
+        raise click.BadParameter("give one of --head and --tail")
+    if save is not None and (head is not None or grep is not None):
+        raise click.BadParameter("--save writes whole outputs: leave out --head and --grep")
+    chosen = ChosenLines(None if grep is None else line_pattern(grep), head)
     if overwrite and save is None:
         raise click.BadParameter("it is for --save", param_hint="--overwrite")
     if looks_like_id(subject.ref) and isinstance(kind := kinds.of_ref(subject.ref), WorkKind):
@@ -110,9 +123,11 @@ def logs(
                 raise click.BadParameter(
                     f"{outputs.part}s have no numbers: give the id of one", param_hint="REF"
                 )
-            reading = OutputReading(found.id, outputs, attempt, tail, stderr_alone)
+            reading = OutputReading(
+                found.id, outputs, attempt, tail, stderr_alone, head if grep is None else None
+            )
             several = len(named) > 1 or (not named and outputs.size(found) > 1)
-            screen = _Screen(outputs.label_width(found) if several else 0, outputs.label)
+            screen = _Screen(outputs.label_width(found) if several else 0, outputs.label, chosen)
             if follow and not failed:
                 every = outputs.indexes(found)
             else:
@@ -167,7 +182,8 @@ def _with_parts(
 class _Screen:
     """Output on stdout, each line with its task's label if there are several; notes on stderr."""
 
-    def __init__(self, width: int, label: Callable[[int], str]) -> None:
+    def __init__(self, width: int, label: Callable[[int], str], chosen: ChosenLines) -> None:
+        self.chosen = chosen
         self._width = width
         self._label = label
         self._lines = PrefixedLines(width, label)
@@ -183,14 +199,15 @@ class _Screen:
         if looked := self._shortened.pop(index, 0):
             size = format_amount("memory", looked)
             self.note(index, f"there are fewer lines in the last {size}, of which the first is cut")
-        self.line.output(self._lines.add(index, data))
+        self.line.output(self._lines.add(index, self.chosen.add(index, data)))
 
     def bars(self) -> None:
         """Show the states of progress bars that are due."""
         self.line.output(self._lines.bars(time.monotonic()))
 
     def finish(self, index: int) -> None:
-        self.line.output(self._lines.finish(index))
+        rest = self._lines.add(index, self.chosen.finish(index))
+        self.line.output(rest + self._lines.finish(index))
 
     def note(self, index: int, said: str) -> None:
         self.say(f"{self._label(index)}: {said}" if self._width else said)
@@ -221,6 +238,8 @@ def _print(
     if second is None:  # shown as it comes; its failure is the command's
         for data in reading.read(client, first, screen):
             screen.output(first, data)
+            if screen.chosen.is_full(first):
+                break
         screen.finish(first)
         return ExitCode.OK
 

@@ -13,7 +13,7 @@ from muster.cli.command_group import CommandGroup
 from muster.cli.commands.deploy import Detach, Timeout
 from muster.cli.commands.deployments import Ref
 from muster.cli.exits import ExitCode
-from muster.cli.follow.deployment import follow, is_given_up, rolled_out
+from muster.cli.follow.deployment import follow, rolled_out
 from muster.cli.kinds import deployment as deployment_kind
 from muster.cli.nearest import suggesting
 from muster.cli.parameters import Option, annotated
@@ -52,7 +52,7 @@ def show_status(
 
     with cluster.client() as client, suggesting(client, ref, [deployment_kind.KIND]):
         found = client.deployments.show(ref)
-        code: int = ExitCode.FAILED if is_given_up(found) else ExitCode.OK
+        code: int = ExitCode.FAILED if found.is_given_up else ExitCode.OK
         if wait:
             _, code = follow(cluster, found, rolled_out, timeout_s=timeout, quiet=as_json)
             found = client.deployments.show(found.id)

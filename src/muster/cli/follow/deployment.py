@@ -21,7 +21,7 @@ from muster.cli.screen import stderr
 from muster.cli.streams import Line, discard_stderr, discard_stdout, plain
 from muster.cli.words import duration, sentence_of, waits, without_durations, without_numbers
 from muster.core.errors import MusterError
-from muster.core.reasons import ReasonCode, ReasonKind
+from muster.core.reasons import ReasonCode
 from muster.core.states.deployment import DEPLOYMENT_TABLE, EndpointLifecycle
 
 if TYPE_CHECKING:
@@ -40,19 +40,17 @@ Over = Callable[["DeploymentView"], int | None]
 
 def rolled_out(found: "DeploymentView") -> int | None:
     """Whether the wished revision serves with all of its replicas."""
-    if is_given_up(found) or found.finished_at is not None:
-        return ExitCode.FAILED
-    if found.rollout is None and _is_complete(found):
-        return ExitCode.OK
-    stuck = found.reason is not None and found.reason.kind == ReasonKind.REQUEST
-    return ExitCode.FAILED if stuck else None
+    succeeded = found.succeeded
+    if succeeded is None:
+        return None
+    return ExitCode.OK if succeeded else ExitCode.FAILED
 
 
 def scaled(found: "DeploymentView") -> int | None:
     """Whether there are as many replicas as are wished, whatever became of an update."""
     if found.finished_at is not None:
         return ExitCode.FAILED
-    if _is_complete(found):
+    if found.is_complete:
         return ExitCode.OK
     why = found.reason
     stuck = why is not None and why.code == ReasonCode.DEPLOYMENT_NEVER_HEALTHY
@@ -62,15 +60,6 @@ def scaled(found: "DeploymentView") -> int | None:
 def serves(found: "DeploymentView") -> int | None:
     """Whether any replica gets requests."""
     return ExitCode.OK if found.healthy else rolled_out(found)
-
-
-def is_given_up(found: "DeploymentView") -> bool:
-    """Whether the wished revision is not rolled out any further, and another one serves."""
-    return found.rollout is None and found.revision != found.stable
-
-
-def _is_complete(found: "DeploymentView") -> bool:
-    return found.up <= found.replicas <= found.healthy
 
 
 def follow(
@@ -237,7 +226,7 @@ def said(found: "DeploymentView") -> str:
     why = found.reason
     if why is None:
         return stands(found)
-    if why.code in GIVEN_UP and is_given_up(found):  # the reason says what serves
+    if why.code in GIVEN_UP and found.is_given_up:  # the reason says what serves
         return f"{_replicas(found)}; {sentence_of(why)}"
     return f"{stands(found)}; {sentence_of(why)}"
 

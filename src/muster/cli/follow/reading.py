@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from muster.cli.follow.chosen_lines import first_lines
 from muster.cli.follow.lines import last_lines
 from muster.cli.kinds.outputs import Extent
 from muster.core.errors import Conflict
@@ -58,6 +59,7 @@ class OutputReading(msgspec.Struct, frozen=True):
         attempt: this attempt alone; None is the latest, or all attempts when following.
         tail: only the last so many lines.
         stderr: what was written to stderr alone.
+        head: no more than so many lines of the beginning are read.
     """
 
     id: str
@@ -65,6 +67,7 @@ class OutputReading(msgspec.Struct, frozen=True):
     attempt: int | None = None
     tail: int | None = None
     stderr: bool = False
+    head: int | None = None
 
     def short(self, client: "Client", indexes: Sequence[int]) -> Mapping[int, bytes]:
         """The output, as ``read`` would yield it, of those of these tasks or kernels whose output
@@ -89,7 +92,8 @@ class OutputReading(msgspec.Struct, frozen=True):
             MusterError: the output cannot be read, or has not begun and is not followed.
         """
         if self.tail is None:
-            yield from self._pieces(client, index, notes, None, follow)
+            pieces = self._pieces(client, index, notes, None, follow)
+            yield from pieces if self.head is None else first_lines(pieces, self.head)
             return
         try:
             end, is_whole = self._end(client, index, self.tail, notes)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from muster.cli.cluster import Cluster
 from muster.cli.follow.feed import LostSight, away_line, back_line
 from muster.cli.follow.interrupt import Interrupts, told_to_end
-from muster.cli.streams import plain, say, state_word
-from muster.cli.words import sentence_of
+from muster.cli.streams import say
 from muster.core.views.base import RecordView
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ def wait_until_ended(
     kind: "WorkKind[V, D]",
     accepted: V,
     look: "Callable[[Client], D]",
-    exit_code: Callable[[D], int],
     *,
     quiet: bool,
 ) -> tuple[V | D, int]:
@@ -49,10 +47,8 @@ def wait_until_ended(
             name = kind.name_of(accepted) or accepted.id
             return accepted, told_to_end(interrupts.told_to_end, cluster, accepted.id, name, say)
     if not quiet:
-        why = f": {sentence_of(ended.reason)}" if ended.reason else ""
-        name = kind.name_of(ended) or ended.id
-        say(f"{plain(name)} ", state_word(kind.standing(ended)), plain(why))
-    return ended, exit_code(ended)
+        say(kind.sentence_on(ended))
+    return ended, kind.exit_code(ended)
 
 
 def _ended(cluster: Cluster, kind: "WorkKind[V, D]", look: "Callable[[Client], D]") -> D:

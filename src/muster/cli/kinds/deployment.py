@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from muster.cli.kinds.kind import Kind, Shown
+from muster.cli.streams import Line, plain
 from muster.core.errors import Conflict
+from muster.core.exit_codes import FAILED
 from muster.core.states.deployment import UP, EndpointLifecycle
 from muster.core.text import healthy_of
 from muster.core.views.base import RecordView
@@ -48,6 +50,11 @@ class DeploymentKind(Kind[DeploymentView, DeploymentDetail]):
         from muster.cli.described.deployment import deployment_parts
 
         return deployment_parts(found, time.time())
+
+    def concluded(self, client: "Client", found: DeploymentDetail) -> "tuple[Line, int]":
+        from muster.cli.follow.deployment import said
+
+        return Line(plain(said(found))), 0 if found.succeeded else FAILED
 
     def output_of(
         self, client: "Client", found: DeploymentDetail

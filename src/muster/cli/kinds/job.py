@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from muster.cli.kinds.kind import Json, Row, Shown, WorkKind, gpus_of
 from muster.cli.kinds.outputs import Extent, Outputs, Runs
 from muster.core.errors import InvalidSpec, NotFound
+from muster.core.exit_codes import FAILED
 from muster.core.states import JOB_TABLE, TASK_TABLE, TaskState
 from muster.core.views.work import JobDetail, JobView, WorkStanding
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from muster.cli.cluster import Cluster
     from muster.cli.hand_in import Display
+    from muster.cli.streams import Line
     from muster.client import Client
     from muster.core.specs import JobSpec
     from muster.core.specs.amounts import Spec
@@ -204,6 +206,17 @@ class JobKind(WorkKind[JobView, JobDetail]):
 
     def warnings(self, accepted: JobView) -> "Sequence[ReasonView]":
         return accepted.warnings
+
+    def concluded(self, client: "Client", found: JobDetail) -> "tuple[Line, int]":
+        from muster.cli.follow.conclusion import conclusion
+        from muster.cli.follow.exit_code import first_failed
+
+        # A single task's own reason says it all; the job's counts tasks.
+        failed = first_failed(client, found) if found.tasks_total == 1 else None
+        return conclusion(found, failed.reason if failed else found.reason), self.exit_code(found)
+
+    def exit_code(self, found: JobDetail) -> int:
+        return FAILED if found.exit_code is None else found.exit_code
 
     def wait(
         self, cluster: "Cluster", accepted: JobView, display: "Display"

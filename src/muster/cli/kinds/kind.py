@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
+from muster.cli.streams import Line, plain, state_word
+from muster.cli.words import sentence_of
 from muster.core.views.base import OwnerView, RecordView, View
 
 if TYPE_CHECKING:
@@ -106,6 +108,24 @@ class Kind(Generic[V, D]):
     def why_of_part(self, client: "Client", found: D, index: int) -> "WhyView":
         """The answer of `muster why` about one of its tasks or kernels."""
         return client.why(found.id)
+
+    def concluded(self, client: "Client", found: D) -> "tuple[Line, int]":
+        """The sentence on a record that is over, and the exit code of a command that waited for it.
+
+        Raises:
+            MusterError: how it ended cannot be read.
+        """
+        return self.sentence_on(found), self.exit_code(found)
+
+    def sentence_on(self, found: V | D) -> Line:
+        """How a record stands, and why."""
+        why = f": {sentence_of(found.reason)}" if found.reason else ""
+        name = self.name_of(found) or found.id
+        return Line(f"{plain(name)} ", state_word(found.standing), plain(why))
+
+    def exit_code(self, found: D) -> int:
+        """The exit code of a command that waited for a record that is over."""
+        return 0
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from muster.cli.kinds.kind import Row, Shown, WorkKind, gpus_of
 from muster.cli.kinds.outputs import Extent, Outputs, Runs
+from muster.core.exit_codes import FAILED
 from muster.core.ids import IdKind
 from muster.core.states import SESSION_TABLE, SessionStatus
 from muster.core.views.work import SessionDetail, SessionView, WorkStanding
@@ -123,20 +124,19 @@ class SessionKind(WorkKind[SessionView, SessionDetail]):
     def warnings(self, accepted: SessionView) -> "Sequence[ReasonView]":
         return accepted.warnings
 
+    def exit_code(self, found: SessionDetail) -> int:
+        return FAILED if found.exit_code is None else found.exit_code
+
     def wait(
         self, cluster: "Cluster", accepted: SessionView, display: "Display"
     ) -> "tuple[SessionView, int]":
-        from muster.cli.exits import ExitCode
         from muster.cli.follow.waiting import wait_until_ended
 
         def look(client: "Client") -> SessionDetail:
             return client.session(accepted.id)
 
-        def exit_code(ended: SessionDetail) -> int:
-            return ExitCode.FAILED if ended.exit_code is None else ended.exit_code
-
         quiet = display.quiet or display.as_json
-        return wait_until_ended(cluster, self, accepted, look, exit_code, quiet=quiet)
+        return wait_until_ended(cluster, self, accepted, look, quiet=quiet)
 
 
 KIND = SessionKind()

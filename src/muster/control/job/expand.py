@@ -52,6 +52,8 @@ class ExpandJobs(FollowingHandler[Job]):
     def follow(self, record: Job, work: Work) -> None:
         if record.reason is not None and record.reason.code is ReasonCode.CANCELLED:
             return  # the job is about to end
+        if record.held is not None:
+            return
         if record.spec.coscheduled:
             self._bring_up_gang(record, work)
         else:

@@ -60,6 +60,8 @@ def explain_job(
     waiting = _first_waiting(live, cluster, job)
     found = Found() if waiting is None else findings(live, cluster, waiting, now, asker)
     reasons = found.reasons
+    if job.held is not None and job.held not in reasons:
+        reasons.insert(0, job.held)
     reasons += [why for why in _of_machines(live, job, now) if why not in reasons]
     if job.spec.coscheduled and waiting is None:
         for session in live_attempts(job, live):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from muster.control.engine.owned_work import OwnedWork
 from muster.control.engine.work import Work
 from muster.control.job.derive import kill_tasks, live_attempts, stop_task
+from muster.control.job.holding import held_by
 from muster.control.naming import MAX_STEM, program_name
 from muster.control.session.admission import (
     NONE_ENDED,
@@ -153,6 +154,7 @@ class JobRequests(OwnedWork):
             counts={},
             submitted_at=work.now,
             retry_of=retry_of,
+            held=held_by(principal, work.now) if spec.hold else None,
             spec_bytes=spec_bytes,
         )
         if spec.name is None or retry_of is not None:
@@ -178,6 +180,7 @@ class JobRequests(OwnedWork):
         stem = f"{_RETRIED.sub('', of.name)[:MAX_STEM].rstrip('._-')}-retry"
         changed = {
             "only": of.only,
+            "hold": False,
             "name": self._new_name(work, principal.owner, stem),
             "max_task_failures": of.max_task_failures,
             "priority": self._allowed(work, principal, of.spec),

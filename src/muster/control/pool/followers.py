@@ -12,7 +12,7 @@ def followers(live: Live, cluster: ClusterState, group: str) -> dict[WorkloadCla
     queue = cluster.groups[group].queue
     for id_, count in cluster.to_come.items():
         job = live.jobs.get(id_)
-        if job is None or job.group != group or not job.tasks:
+        if job is None or job.group != group or not job.tasks or job.held is not None:
             continue
         newest = job.tasks[next(reversed(job.tasks))]
         members = queue.find(newest.session_id) if newest.session_id else None

@@ -41,6 +41,24 @@ class DependencyFailed(Reason):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DependencySucceeded(Reason):
+    code = ReasonCode.DEPENDENCY_SUCCEEDED
+    kind = ReasonKind.REQUEST
+
+    on: str
+    condition: str
+
+    def sentence(self) -> str:
+        return f"waits until {self.on} {self.condition}, which can no longer be: it succeeded"
+
+    def remedy(self) -> str:
+        return (
+            f"Nothing, if this is for the case that {self.on} fails; or make it depend on "
+            f"{self.on}:ended."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DependencyMissing(Reason):
     code = ReasonCode.DEPENDENCY_MISSING
     kind = ReasonKind.REQUEST

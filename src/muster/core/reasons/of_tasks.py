@@ -72,6 +72,40 @@ class TaskStopped(Reason):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobHeld(Reason):
+    """A job of which no task begins until somebody releases it.
+
+    Args:
+        moment: since when, in UTC.
+        by_admin: whether only an admin may release it.
+    """
+
+    code = ReasonCode.JOB_HELD
+    kind = ReasonKind.REQUEST
+
+    by: str
+    moment: str
+    by_admin: bool = False
+
+    def sentence(self) -> str:
+        return f"held by {self.by} since {self.moment}"
+
+    def remedy(self) -> str:
+        return "An admin has to release it." if self.by_admin else "`muster release` releases it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReleased(Reason):
+    code = ReasonCode.JOB_RELEASED
+    kind = ReasonKind.WAITING
+
+    by: str
+
+    def sentence(self) -> str:
+        return f"released by {self.by}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobFailed(Reason):
     code = ReasonCode.JOB_FAILED
     kind = ReasonKind.REQUEST

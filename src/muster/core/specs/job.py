@@ -112,6 +112,7 @@ class JobSpec(Process):
         after: other work, and the states that it must reach before a task starts.
         not_before: the earliest start.
         priority: higher goes first.
+        hold: whether it is handed in held, so that no task begins until it is released.
         notify: channels that are told of its end, as a list of URLs, or of {url: URL, on: failure}.
         recovery: `true` or fields: a failed task has its machines checked, a faulty machine is
             healed, and the job goes on.
@@ -144,6 +145,7 @@ class JobSpec(Process):
     after: Dependencies = ()
     not_before: Moment | None = None
     priority: Priority = 50
+    hold: Flag = False
     notify: Channels = ()
     recovery: Recovery = None
 

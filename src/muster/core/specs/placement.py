@@ -201,11 +201,14 @@ ANYWHERE = PlacementSpec()  # one for all: a default is copied deeply for each s
 
 
 class DependencyCondition(StrEnum):
-    """The state that the other work must have reached; ``healthy`` is that of a deployment."""
+    """The state that the other work must have reached; ``healthy`` is that of a deployment, and
+    ``failed`` that of work that ended in any other way than to succeed, also because it was
+    cancelled."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     ENDED = "ended"
+    FAILED = "failed"
     HEALTHY = "healthy"
 
 

@@ -10,12 +10,27 @@ from muster.core.specs.placement import Dependency
 
 Priority: TypeAlias = Annotated[Whole, Field(ge=0, le=100)]
 """The priority of work: higher goes first."""
+MAX_WAITED = 1000
+"""Pieces of work that one request waits for."""
+MAX_WAIT_S = 60.0
+"""The longest that a request waits; a client asks again."""
 
 
 class PrioritySpec(Spec):
     """Another priority for work that was handed in."""
 
     priority: Priority
+
+
+Reference: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
+"""An id, the beginning of one, or a name."""
+
+
+class WaitSpec(Spec):
+    """The work that somebody waits for, by its ids or names, and how many seconds at most."""
+
+    refs: list[Reference] = Field(min_length=1, max_length=MAX_WAITED)
+    timeout_s: float = Field(default=30.0, ge=0, le=MAX_WAIT_S, allow_inf_nan=False)
 
 
 class WorkSpec(Protocol):

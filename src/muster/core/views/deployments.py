@@ -69,6 +69,29 @@ class DeploymentView(RecordView):
         """How the deployment stands: NOT_READY where none of its replicas is healthy."""
         return deployment_standing(self.status, self.replicas, self.healthy)
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the wished revision is not rolled out any further, and another one serves."""
+        return self.rollout is None and self.revision != self.stable
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of its wished replicas are there and healthy, and no others."""
+        return self.up <= self.replicas <= self.healthy
+
+    @property
+    def succeeded(self) -> bool | None:
+        """Whether the wished revision serves with all of its replicas; None while it may come to
+        that, and False once it will not by itself."""
+        if self.is_given_up or self.finished_at is not None:
+            return False
+        if self.rollout is None and self.is_complete:
+            return True
+        from muster.core.reasons import ReasonKind  # late: every command imports this module
+
+        stuck = self.reason is not None and self.reason.kind == ReasonKind.REQUEST
+        return False if stuck else None
+
 
 class RevisionView(View):
     """A revision: what replicas are made of.

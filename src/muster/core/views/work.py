@@ -132,6 +132,21 @@ def job_version(state: JobState, counts: dict[TaskState, int]) -> str:
     return "-".join([state, *(f"{each}.{counts[each]}" for each in TaskState if counts.get(each))])
 
 
+class WaitedView(View):
+    """A record of which somebody waits: its id, its kind, and whether it is over."""
+
+    id: str
+    kind: str
+    over: bool
+
+
+class WaitView(View):
+    """The records of which somebody waits, each once, in the order of the request; none is over
+    where the wait ended before."""
+
+    items: tuple[WaitedView, ...] = ()
+
+
 class JobDetail(JobView):
     """``spec`` is what was submitted, with the priority that the job has now, in the form of
     ``JobSpec``; defaults are left out. ``spec_cut`` is why long values of it are missing, once they

@@ -67,7 +67,8 @@ class Policy:
     """The parts of one group's placement.
 
     Args:
-        validators: the validators that the group names, and one for access to the group.
+        validators: the validators that the group names, one for access to the group, and one for
+            jobs that are held.
         hooks: by type of session.
         starvation_after_s: the wait after which room is kept for a session at any price.
         refused: the faults of plug-ins that the group names and that do not serve.
@@ -127,6 +128,7 @@ class Policy:
             allocator_name=allocator,
             validators=(
                 *access,
+                validators.Holds(),
                 *(parts.part("validators", name, VALIDATORS, GuardedValidator) for name in names),
             ),
             hooks={

@@ -17,6 +17,7 @@ from muster.core.reasons.of_dependencies import (
     DependencyMissing,
     DependencyNotHealthy,
     DependencyNotMet,
+    DependencySucceeded,
     DependencyTakenDown,
 )
 from muster.core.reasons.of_queue import NoGroupAccess
@@ -43,6 +44,7 @@ NEVER: frozenset[ReasonCode] = frozenset(
         ReasonCode.ABOVE_QUOTA,
         ReasonCode.ABOVE_LARGEST,
         ReasonCode.DEPENDENCY_FAILED,
+        ReasonCode.DEPENDENCY_SUCCEEDED,
         ReasonCode.DEPENDENCY_MISSING,
         ReasonCode.DEPENDENCY_TAKEN_DOWN,
         ReasonCode.NO_GROUP_ACCESS,
@@ -152,12 +154,14 @@ _MET: Mapping[DependencyCondition, frozenset[DependencyState]] = {
     DependencyCondition.ENDED: frozenset(
         {DependencyState.SUCCEEDED, DependencyState.ENDED_OTHERWISE}
     ),
+    DependencyCondition.FAILED: frozenset({DependencyState.ENDED_OTHERWISE}),
     DependencyCondition.HEALTHY: frozenset({DependencyState.HEALTHY}),
 }
 _CONDITION: Mapping[DependencyCondition, str] = {
     DependencyCondition.RUNNING: "is running",
     DependencyCondition.SUCCEEDED: "has succeeded",
     DependencyCondition.ENDED: "has ended",
+    DependencyCondition.FAILED: "has failed",
     DependencyCondition.HEALTHY: "is healthy",
 }
 
@@ -178,7 +182,8 @@ class Dependencies:
 
     Work that has succeeded also meets the condition ``running``, as with Slurm's ``after``: a short
     job may start and end between two looks. Work that ended otherwise may never have run, and will
-    not run any more, so it can never meet the condition. A deployment that was taken down can never
+    not run any more, so it can never meet the condition, nor can work that has succeeded meet the
+    condition ``failed``. A deployment that was taken down can never
     be healthy again; one that is not healthy may be so any time.
     """
 
@@ -216,6 +221,21 @@ class StartTime:
     def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
         """All of ``count`` sessions of the class, or none."""
         return count if next_moment(workload, context.now) is None else 0
+
+
+class Holds:
+    """The hold of a job, which people set and release. Each group has this validator, whatever
+    others it names."""
+
+    def is_idle(self, context: PassContext) -> bool:
+        return False
+
+    def validate(self, workload: WorkloadClass, context: PassContext) -> Sequence[Reason]:
+        return () if workload.held is None else (workload.held,)
+
+    def allows(self, workload: WorkloadClass, context: PassContext, count: int) -> int:
+        """All of ``count`` sessions of the class, or none."""
+        return count if workload.held is None else 0
 
 
 class GroupAccess:
@@ -371,5 +391,7 @@ def why_unmet(
             return DependencyMissing(on=on, condition=condition)
         case DependencyState.ENDED_OTHERWISE:
             return DependencyFailed(on=on, condition=condition)
+        case DependencyState.SUCCEEDED:
+            return DependencySucceeded(on=on, condition=condition)
         case _:
             return DependencyNotMet(on=on, condition=condition, state=state.value)

@@ -115,7 +115,7 @@ class DependencyTracker:
 
     def state(self, owner: Owner, dependency: Dependency) -> DependencyState:
         """How far the work that the dependency names has come."""
-        if dependency.condition is DependencyCondition.ENDED and dependency.on in self._leaving:
+        if dependency.condition in _AFTER_ALL and dependency.on in self._leaving:
             return DependencyState.RUNNING
         return self._progress.get(dependency.on, UNKNOWN).state
 
@@ -153,6 +153,8 @@ class DependencyTracker:
         return self._live.ended_dependencies.get(id_, UNKNOWN)
 
 
+_AFTER_ALL = frozenset({DependencyCondition.ENDED, DependencyCondition.FAILED})
+"""The conditions that are met once no process of the other work is left."""
 _ENDED = frozenset({DependencyState.SUCCEEDED, DependencyState.ENDED_OTHERWISE})
 
 

@@ -1,5 +1,7 @@
 """When waiting work could start, by its start time and by the work on which it depends."""
 
+import math
+
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import has_begun, waits_anew
 from muster.store.entity import Record
@@ -9,21 +11,26 @@ from muster.store.records import Job, Session
 
 def eligible_at(cluster: ClusterState, session: Session) -> float:
     """The time from which the session could have started, had there been room: the session was
-    handed in, its start time had come, and its dependencies were met. Infinity while a dependency
-    is not met.
+    handed in, its start time had come, its dependencies were met, and nobody held its job.
+    Infinity while a dependency is not met, or the job is held.
 
     A job's later attempts and later tasks count from the same time, unless ``waits_anew``; those of
     a job that waited for a deployment count from the start of the first.
     """
+    released_at = 0.0
+    if session.job is not None:
+        if session.job.held is not None:
+            return math.inf
+        released_at = session.job.released_at or 0.0
     if waits_anew(session):
-        return session.queued_at
+        return max(session.queued_at, released_at)
     workload, job, met_at = cluster.workload(session), session.job, 0.0
     handed_in = session.created_at if job is None else job.submitted_at
     if job is not None and job.started_at is not None and has_begun(job):
         met_at = job.started_at
     elif workload.after:
         met_at = cluster.dependencies.met_at(session.owner, workload.after)
-    return max(handed_in, workload.not_before or 0.0, met_at)
+    return max(handed_in, released_at, workload.not_before or 0.0, met_at)
 
 
 def take_unblocked(cluster: ClusterState, live: Live) -> list[Record]:

@@ -5,7 +5,7 @@ from weakref import ref
 
 from muster.core.ids import AgentId
 from muster.core.owner import Owner
-from muster.core.reasons import DISPLACED
+from muster.core.reasons import DISPLACED, Reason
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec, PlacementSpec, ScalingGroup, SessionSpec, SessionType
 from muster.core.states import PLACED_SESSION, AgentStatus, SessionStatus
@@ -73,6 +73,7 @@ def workload_class(session: Session) -> WorkloadClass:
         failed=frozenset(session.failed_agents) if session.failed_agents else _NONE,
         unfit=frozenset(agent for agent, _ in session.unfit) if session.unfit else _NONE,
         begun=session.job is not None and session.job.started_at is not None,
+        held=None if session.job is None else session.job.held,
     )
 
 
@@ -92,6 +93,7 @@ def _class_of(
     unfit: frozenset[AgentId] = _NONE,
     *,
     begun: bool = False,
+    held: Reason | None = None,
 ) -> WorkloadClass:
     after = spec.after
     if begun and after:
@@ -109,6 +111,7 @@ def _class_of(
         not_before=spec.not_before,
         after=after,
         port=spec.kernels[0].port if isinstance(spec, SessionSpec) else None,
+        held=held,
     )
 
 
