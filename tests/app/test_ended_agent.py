@@ -21,6 +21,7 @@ from muster.agent.supervisor.cgroup_places import cgroups_name
 from muster.agent.supervisor.shutdown import LOCK_NAME
 from muster.app.ended_agent import end_agent
 from muster.app.local_agents import holder
+from muster.core.errors import MusterError
 from muster.core.ids import KernelId
 from muster.wire.messages import ReportKind, Start
 
@@ -93,3 +94,26 @@ async def test_work_of_a_supervisor_that_died_ends_too(tmp_path: Path, killed: s
         assert_no_survivors(directory)
         assert [*tmp_path.iterdir()] == []
         assert name not in {each.name for each in cgroups()}
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "muster.db", "agent-1/agent.lock"])
+def test_directory_that_is_no_agents_is_not_wiped(tmp_path: Path, name: str) -> None:
+    kept = tmp_path / "data" / name
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    for folder in (tmp_path / "data", kept.parent):
+        folder.chmod(0o700)
+    with pytest.raises(MusterError, match="is no agent's directory"):
+        end_agent(tmp_path / "data", wipe=True)
+    assert kept.read_text() == "mine"
+    assert end_agent(tmp_path / "data") is False
+    assert end_agent(tmp_path / "none", wipe=True) is False
+
+
+def test_directory_of_an_agent_that_never_joined_is_wiped(tmp_path: Path) -> None:
+    directory = tmp_path / "agent"
+    directory.mkdir(mode=0o700)
+    (directory / "agent.lock").touch()
+    (directory / "logs").mkdir()
+    assert end_agent(directory, wipe=True) is True
+    assert not directory.exists()

@@ -115,5 +115,6 @@ def test_agent_needs_a_controller(started: list[AgentConfig]) -> None:
 
 def test_end_of_an_agent_that_never_was_is_no_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["agent", "--end", "--wipe", "--dir", str(tmp_path / "none")])
-    assert (result.exit_code, result.output) == (0, "")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"there is no agent in {tmp_path / 'none'}\n"
     assert [*tmp_path.iterdir()] == []

@@ -192,7 +192,11 @@ def test_scripts_start_and_end_a_real_agent(machine: Path) -> None:
     assert (started.returncode, started.stderr) == (0, "")
     until((directory / "supervisor.sock").exists)
     stopped = _run("sh", stop_script(place), machine)
-    assert (stopped.returncode, stopped.stderr) == (0, "")
+    assert stopped.returncode == 0
+    assert stopped.stderr.splitlines() == [
+        f"the agent of {directory} has ended",
+        f"the agent of {directory} has ended, and its files are removed",
+    ]
     assert not directory.exists()
     assert_no_survivors(directory)
 

@@ -7,13 +7,18 @@ from pathlib import Path
 
 from muster.agent.accounts import MachineAccounts
 from muster.agent.config import AgentConfig, default_users_directory
-from muster.agent.identity import require_own
+from muster.agent.identity import CREDENTIAL_FILE, LOCK_FILE, require_own
 from muster.agent.supervisor.cgroup_places import cgroups_name, find_cgroups
-from muster.agent.supervisor.shutdown import shut_down
+from muster.agent.supervisor.shutdown import LOCK_NAME, shut_down
 from muster.app.local_agents import holder, stop_agent
 from muster.app.own_accounts import users_directory_in
 from muster.core.errors import MusterError
 
+_MARKS = (
+    *(LOCK_FILE, CREDENTIAL_FILE, LOCK_NAME, "agent.log"),
+    *("agent.sh", "keep.sh", "keep.lock"),  # of providers, which start agents by them
+)
+"""Files by which a directory is known to be an agent's: one of them is there from the beginning."""
 GRACE_S = 5.0
 TIMEOUT_S = 20.0
 """Seconds for the end of kernels, added to their grace."""
@@ -26,9 +31,10 @@ def end_agent(
     users_directory: Path | None = None,
     accounts_file: Path | None = None,
     grace_s: float = GRACE_S,
-) -> None:
+) -> bool:
     """End the agent on ``directory``, its supervisor and all their kernels, and wait until they are
-    gone; what ended before, or is not there, is gone.
+    gone; what ended before, or is not there, is gone. The answer is whether the directory was an
+    agent's.
 
     Args:
         wipe: whether the files of agent and kernels are removed too. Homes and accounts of users
@@ -39,11 +45,17 @@ def end_agent(
 
     Raises:
         MusterError: something is left; it may be tried again. Or somebody else may have prepared
-            the directory.
+            the directory, or its files are none of an agent's.
     """
     if not directory.is_dir():
-        return
+        return False
     require_own(directory)
+    is_agents = any((directory / each).exists() for each in _MARKS)
+    if wipe and not is_agents and any(directory.iterdir()):
+        raise MusterError(
+            f"{directory} is no agent's directory, and was left as it is: name that of the agent "
+            "by --dir, or its agent by --name"
+        )
     asyncio.run(stop_agent(directory))
     if (process := holder(directory)) is not None:
         raise MusterError(f"the agent on {directory} (process {process}) does not end")
@@ -54,6 +66,7 @@ def end_agent(
             _wipe(directory, users or default_users_directory())
     except OSError as error:  # a TimeoutError is one
         raise MusterError(f"{error}; try again") from None
+    return is_agents
 
 
 def _wipe(directory: Path, users_directory: Path) -> None:
@@ -68,4 +81,10 @@ def _wipe(directory: Path, users_directory: Path) -> None:
     config = AgentConfig(directory, "", "", users_directory=users_directory)
     for scratch in MachineAccounts(config).scratch_directories():
         shutil.rmtree(scratch)
-    shutil.rmtree(directory)
+    marked_last = sorted(directory.iterdir(), key=lambda each: each.name in _MARKS)
+    for each in marked_last:  # what fails half-way can be tried again
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
+    directory.rmdir()

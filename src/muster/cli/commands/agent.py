@@ -9,6 +9,7 @@ from muster.cli.agent_options import AgentAccountOptions, AgentHealthOptions, Ma
 from muster.cli.log_options import LoggingOptions
 from muster.cli.parameters import Option
 from muster.cli.request import pairs
+from muster.cli.streams import say
 from muster.core.host_port import parted
 
 
@@ -98,13 +99,18 @@ def agent(
 
         if address is not None:
             raise click.BadParameter("--end needs no --controller: leave it out")
-        end_agent(
-            agent_directory(directory, name),
+        place = agent_directory(directory, name)
+        was_agents = end_agent(
+            place,
             wipe=wipe,
             users_directory=accounts.users_dir,
             accounts_file=part.accounts_file,
             grace_s=grace_s,
         )
+        if was_agents:
+            say(f"the agent of {place} has ended" + (", and its files are removed" if wipe else ""))
+        else:
+            say(f"there is no agent in {place}")
         return
     if wipe:
         raise click.BadParameter("--wipe goes with --end")
