@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import shutil
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -113,6 +114,23 @@ async def test_forgotten_agent_joins_again_under_its_name(directory: Path) -> No
         async with running(made, directory):
             assert [each.name for each in made.joins] == ["a1", "a1"]
             assert made.joins[0].credential != made.joins[1].credential
+
+
+async def test_forgotten_agent_joins_again_under_the_name_and_the_group_that_it_is_given(
+    directory: Path,
+) -> None:
+    async with controller() as made:
+        async with running(made, directory):
+            pass
+        made.credentials.clear()
+        again = replace(config(made, directory), new_name="a2", new_group="big")
+        end = asyncio.Event()
+        agent = asyncio.create_task(run(again, end))
+        await made.until(lambda: len(made.hellos) == 2)
+        end.set()
+        await agent
+        assert [(each.name, each.group) for each in made.joins][1:] == [("a2", "big")]
+        assert (made.hellos[1].name, made.hellos[1].group) == ("a2", "big")
 
 
 async def test_forgotten_agent_without_a_token_ends_with_what_to_do(directory: Path) -> None:

@@ -70,10 +70,11 @@ def test_name_and_group_that_have_no_effect_after_a_join_are_told(
 ) -> None:
     config = start(begun, directory, name="gpu-8", group="a100")
     assert (config.name, config.group) == ("gpu-7", "h100")
+    assert (config.new_name, config.new_group) == ("gpu-8", "a100")
     name, group = capsys.readouterr().err.splitlines()
     assert name == (
-        "warning: --name gpu-8 has no effect: this agent has joined as gpu-7 in group h100. "
-        "`muster agents remove gpu-7`, then a start with a join token, has it join anew"
+        "warning: --name gpu-8 has no effect unless it joins anew: this agent has joined as gpu-7 "
+        "in group h100. `muster agents remove gpu-7`, then a start with a join token, has it do so"
     )
     assert group.startswith("warning: --group a100 has no effect")
     for options in ({}, {"name": "gpu-7", "group": "h100"}):

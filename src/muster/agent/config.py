@@ -27,6 +27,8 @@ class AgentConfig:
         controller: "host:port" of the controller's agent gateway.
         name: of the agent, for people.
         group: the scaling group it joins.
+        new_name, new_group: those with which it joins anew, if it has to: an agent that has joined
+            keeps ``name`` and ``group`` until then.
         token: a join token, needed at first contact and when the controller forgot the agent.
         certificate_authority: PEM file that the controller's certificate descends from.
         host: where kernels of other agents reach this machine.
@@ -70,6 +72,8 @@ class AgentConfig:
     name: str
     group: str = "default"
     token: str | None = None
+    new_name: str | None = None
+    new_group: str | None = None
     certificate_authority: Path | None = None
     host: str | None = None
     gpus: str | None = None

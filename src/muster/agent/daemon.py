@@ -11,6 +11,7 @@ import random
 import secrets
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -369,6 +370,9 @@ class AgentDaemon:
             )
         log.warning("the controller refuses the credential: %s; joining again", refusal)
         self._rejoining, self._identity = True, None
+        config = self._config
+        name, group = config.new_name or config.name, config.new_group or config.group
+        self._config = replace(config, name=name, group=group)
 
     async def _hello(self, identity: AgentIdentity) -> Hello:
         config, machine = self._config, self._machine

@@ -156,6 +156,7 @@ def run_agent(
         parse_gpus(gpus)
     check_attributes(attributes or {})
     _warn_of_what_stays(joined, name, group)
+    new_name, new_group = name, group
     name = (joined and joined.name) or name or _own_name()
     group = (joined and joined.group) or group or DEFAULT_GROUP
     extra = {
@@ -168,6 +169,8 @@ def run_agent(
         name=name,
         group=group,
         token=token,
+        new_name=new_name,
+        new_group=new_group,
         certificate_authority=ca,
         gpus=gpus,
         cpu_milli=some_amount("--cpus", cpus, parse_milli),
@@ -213,9 +216,9 @@ def _warn_of_what_stays(joined: AgentIdentity | None, name: str | None, group: s
             )
         if has and asked is not None and asked != has:
             sys.stderr.write(
-                f"warning: {option} {asked} has no effect: this agent has joined as {joined.name} "
-                f"in group {joined.group}. `muster agents remove {joined.name}`, then a start with "
-                f"a join token, has it join anew\n"
+                f"warning: {option} {asked} has no effect unless it joins anew: this agent has "
+                f"joined as {joined.name} in group {joined.group}. `muster agents remove "
+                f"{joined.name}`, then a start with a join token, has it do so\n"
             )
 
 

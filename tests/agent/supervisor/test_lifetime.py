@@ -144,7 +144,7 @@ def test_launch_that_fails_shows_the_log(tmp_path: Path) -> None:
     (tmp_path / "supervisor" / "journal").mkdir(parents=True)
 
     with pytest.raises(TimeoutError, match="IsADirectoryError"):
-        launch(tmp_path / "supervisor", timeout_s=0.5)
+        launch(tmp_path / "supervisor", timeout_s=2.0)  # it is told at the end of it
 
 
 def test_shut_down_of_a_dead_supervisor_waits_for_its_successor_no_longer_than_it_may(
