@@ -18,7 +18,12 @@ KILL_WAIT_S = 30
 _OF_SHELL = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})
 _CALLED = re.compile(r"^[^#\n]*?\b(srun|scontrol|squeue|sacct|scancel|sbcast)\b", re.MULTILINE)
 _EXPORTED = re.compile(r"""(?:[^,'"]|'[^']*'|"[^"]*")+""")
-_CONDITIONS = {"afterok": "succeeded", "afterany": "ended", "after": "running"}
+_CONDITIONS = {
+    "afterok": "succeeded",
+    "afternotok": "failed",
+    "afterany": "ended",
+    "after": "running",
+}
 
 
 class BatchScript(NamedTuple):
@@ -131,13 +136,15 @@ def _job_name(name: str) -> str:
 
 
 def _add_times(keys: dict[str, Any], values: Values, setting: Setting) -> None:
-    """Time limit, earliest start, requeueing, and the jobs that it waits for."""
+    """Time limit, earliest start, hold, requeueing, and the jobs that it waits for."""
     if "time" in values and (limit := amounts.minutes(values["time"])) is not None:
         keys["timeout"] = limit * 60
     if "begin" in values:
         moment = amounts.begin(values["begin"], setting.now)
         if moment is not None:
             keys["not_before"] = moment.timestamp()
+    if "hold" in values:
+        keys["hold"] = True
     requeued = [name for name in values if name in ("requeue", "no-requeue")]
     if requeued[-1:] == ["no-requeue"]:
         keys["max_retries_preemption"] = 0
@@ -159,7 +166,7 @@ def _after(text: str, namesakes: Sequence[str]) -> list[str]:
         if kind == "singleton" and not refs:
             after += [f"{each}:ended" for each in namesakes]
             continue
-        if kind in ("afternotok", "aftercorr", "afterburstbuffer"):
+        if kind in ("aftercorr", "afterburstbuffer"):
             raise SbatchError(f"--dependency: {kind} cannot be done yet")
         if kind not in _CONDITIONS or not refs or not all(refs):
             raise SbatchError(f"--dependency: problem with {part!r}: expected such as afterok:ID")
