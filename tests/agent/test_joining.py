@@ -20,7 +20,8 @@ from muster.agent.refusals import AgentPutOff
 from muster.agent.trouble import read_trouble
 from muster.core.errors import Conflict, Unwelcome
 from muster.core.ids import KernelId
-from muster.wire.client import tls_trouble
+from muster.wire.calls import JoinRequest
+from muster.wire.client import ControllerChannel, Disconnected, tls_trouble
 from muster.wire.messages import ReportKind, Start
 from muster.wire.server import AgentGateway
 from muster.wire.transport import InsecureAddress
@@ -315,3 +316,16 @@ async def until_kernels_run(directory: Path, processes: int = 1) -> None:
     """Wait until so many processes are seen: one that has just been spawned has no environment
     yet, for as long as a busy machine takes to set it up (60 ms were measured)."""
     await until_awaited(lambda: len(kernel_processes(directory)) >= processes)
+
+
+async def test_port_of_the_http_api_is_told_apart() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, ControllerChannel(f"127.0.0.1:{port}") as channel:
+        with pytest.raises(Disconnected, match="is not the port for agents"):
+            await channel.join(JoinRequest("t", "a", "default", "c"))

@@ -79,6 +79,9 @@ _REMEDIES = {
     CertificateRefusal.UNVERIFIABLE: "look at the certificate with which it was started",
 }
 
+_NOT_FOR_AGENTS = ("ALPN", "http1.x")
+"""Words of gRPC about a server that speaks another protocol, with TLS and without."""
+
 _REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
@@ -335,4 +338,9 @@ def _error(code: grpc.StatusCode, details: str) -> Exception:
         return NotNow(details)
     if code.name == OCCUPIED:
         return Occupied(details)
+    if any(mark in details for mark in _NOT_FOR_AGENTS):
+        details = (
+            "what answers there is not the port for agents, but perhaps that of the HTTP API; "
+            f"`muster agents invite` prints the right one: {details}"
+        )
     return Disconnected(f"{details} ({code.name.lower()})")
