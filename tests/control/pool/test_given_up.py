@@ -47,7 +47,7 @@ def test_a_slice_ends_once_an_operator_vouches_for_it_and_its_work_runs_elsewher
     dead = only(world)
     switch_off(world, dead)
     world.run_until(lambda: agent_status(world) is AgentStatus.UNREACHABLE)
-    with pytest.raises(Conflict, match=r"may still run 1 kernels: try again in \d+ s, when its"):
+    with pytest.raises(Conflict, match=r"may still run 1 kernel: try again in \d+ s, when its"):
         give_up(world, dead)
     world.run_until(lambda: agent_status(world) is AgentStatus.LOST)
     world.ask(lambda work, parts: parts[PoolRequests].delete_slice(work, ROOT, dead.id, 0.0))

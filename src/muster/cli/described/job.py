@@ -105,6 +105,8 @@ def job_parts(
     ]
     if tasks:
         parts += [Text(), attempts_table(console, tasks, now)]
+    if not listed:
+        parts.append(Text("no task has these values", style="dim"))
     if len(tasks) < listed:
         said = f"{len(tasks):,} of {count(listed, 'task')} shown"
         if offset is None:

@@ -18,6 +18,7 @@ from muster.core.reasons.of_agents import (
     AgentUnbarred,
 )
 from muster.core.reasons.of_kernels import AgentGivenUp
+from muster.core.reasons.wording import counted
 from muster.core.results import SchedulingResult
 from muster.core.states import AgentBar, AgentStatus
 from muster.store.records import Agent
@@ -103,8 +104,9 @@ class AgentRequests:
                 f"{agent.name}` first"
             )
         if held and not lost:
+            kernels = counted(len(held), "kernel")
             raise Conflict(
-                f"agent {agent.name} may still run {len(held)} kernels: wait until they have ended "
+                f"agent {agent.name} may still run {kernels}: wait until they have ended "
                 f"or its lease has; if its machine is gone or was rebooted, say so with `muster "
                 f"agents remove --lost {agent.name}`"
             )

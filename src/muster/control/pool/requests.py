@@ -24,6 +24,7 @@ from muster.core.reasons.of_slices import (
     SliceHeldBy,
     SlicePoolDeleted,
 )
+from muster.core.reasons.wording import counted
 from muster.core.results import SchedulingResult
 from muster.core.settings import SETTING_PHASE, Difference, differences
 from muster.core.specs.pool import PoolSpec
@@ -312,8 +313,8 @@ def _may_run(work: Work, agent: Agent, held: int) -> str:
     if math.isfinite(left_s):
         when = f"in {max(1, round(left_s))} s, when its lease has ended"
     return (
-        f"agent {agent.name} may still run {held} kernels: try again {when}, or vouch for its end "
-        f"with `muster agents remove --lost {agent.name}`"
+        f"agent {agent.name} may still run {counted(held, 'kernel')}: try again {when}, or vouch "
+        f"for its end with `muster agents remove --lost {agent.name}`"
     )
 
 
