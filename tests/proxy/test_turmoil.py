@@ -109,4 +109,4 @@ async def test_no_answer_reaches_the_wrong_request_and_nothing_is_left_behind() 
         assert [*proxy.services] == []
         assert (proxy.hold.count, proxy.hold._bytes, proxy._tasks) == (0, 0, set())
     whole, other = (sum(each) for each in zip(*counts, strict=True))
-    assert whole > 3 * other > 0
+    assert whole > other > 0
