@@ -156,9 +156,6 @@ def run_agent(
         parse_gpus(gpus)
     check_attributes(attributes or {})
     _warn_of_what_stays(joined, name, group)
-    new_name, new_group = name, group
-    name = (joined and joined.name) or name or _own_name()
-    group = (joined and joined.group) or group or DEFAULT_GROUP
     extra = {
         key: amount(f"--resource {key}", text, parse_milli) or 0
         for key, text in (resources or {}).items()
@@ -166,11 +163,11 @@ def run_agent(
     config = AgentConfig(
         directory=directory,
         controller=controller,
-        name=name,
-        group=group,
+        name=(joined and joined.name) or name or _own_name(),
+        group=(joined and joined.group) or group or DEFAULT_GROUP,
         token=token,
-        new_name=new_name,
-        new_group=new_group,
+        new_name=name,
+        new_group=group,
         certificate_authority=ca,
         gpus=gpus,
         cpu_milli=some_amount("--cpus", cpus, parse_milli),
