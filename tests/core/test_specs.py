@@ -112,7 +112,7 @@ def test_value_of_another_type_is_told_as_it_was_written_with_what_is_expected()
         "not_before: 2027-01-31T08:00:00": "not_before is 2027-01-31T08:00:00: expected a moment",
         "after: prep": "after is 'prep': expected a list, such as [prep]",
         "after: [3]": "after.0 is 3: expected the name or id of work",
-        "after: ['prep:']": "expected one of running, succeeded, ended, failed, healthy after the colon",
+        "after: ['prep:']": "expected one of running, succeeded, ended, failed, healthy after",
         "resources: 4": "resources is 4: expected keys with values; known are cpu, disk",
         "resources: {cpu: [4]}": "resources.cpu: expected a number such as 4",
         "resources: {gpu: 1, gpu_model: ''}": "gpu_model is '': expected models such as H100",
