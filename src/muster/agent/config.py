@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from muster.core.uids import UIDS_OF_CLUSTERS
@@ -102,3 +102,7 @@ class AgentConfig:
     checks: Mapping[str, str] = field(default_factory=dict)
     check_limits: Mapping[str, float] = field(default_factory=dict)
     reboot_command: str = ""
+
+    def joining_anew(self) -> "AgentConfig":
+        """The configuration of an agent that has to join anew."""
+        return replace(self, name=self.new_name or self.name, group=self.new_group or self.group)

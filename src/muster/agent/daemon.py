@@ -11,7 +11,6 @@ import random
 import secrets
 import time
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -370,9 +369,7 @@ class AgentDaemon:
             )
         log.warning("the controller refuses the credential: %s; joining again", refusal)
         self._rejoining, self._identity = True, None
-        config = self._config
-        name, group = config.new_name or config.name, config.new_group or config.group
-        self._config = replace(config, name=name, group=group)
+        self._config = self._config.joining_anew()
 
     async def _hello(self, identity: AgentIdentity) -> Hello:
         config, machine = self._config, self._machine
