@@ -176,7 +176,8 @@ def room_under_max_running(job: Job) -> int:
     one at a time."""
     if job.spec.max_running is None:
         return job.tasks_total
-    return job.spec.max_running - sum(task.session_id is not None for task in job.tasks.values())
+    have_one = len(job.tasks) - len(job.waiting)
+    return job.spec.max_running - have_one
 
 
 def _failed_agents(tasks: Sequence[Task]) -> tuple[AgentId, ...]:
