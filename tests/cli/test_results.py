@@ -50,6 +50,15 @@ def test_csv_and_json_have_the_same() -> None:
     assert [row["result"] for row in rows] == ["plain text"]
 
 
+def test_result_does_not_stand_for_what_the_cluster_says() -> None:
+    left = kernel(result='{"state": "succeeded", "lr": 9, "task": 7}', exit_code=1)
+    failed = task(0, TaskState.FAILED, (left,), parameters={"lr": "0.1"})
+    cluster = FakeCluster(jobs_=[job("sweep")], tasks_=[failed])
+    (row,) = json.loads(cluster.run("results", "sweep", "--json").stdout)
+    assert (row["task"], row["state"], row["lr"]) == (0, "failed", "0.1")
+    assert (row["result.state"], row["result.lr"], row["result.task"]) == ("succeeded", 9, 7)
+
+
 def test_one_task_has_no_table() -> None:
     refused = sweep().run("results", "sweep/1")
     assert refused.exit_code == 2

@@ -90,7 +90,9 @@ def _row(task: "TaskDetail") -> dict[str, Any]:
         "seconds": seconds,
     }
     last = task.attempts[-1] if task.attempts else None
-    return row | _result(None if last is None else last.result)
+    for name, value in _result(None if last is None else last.result).items():
+        row[f"{RESULT}.{name}" if name in row else name] = value
+    return row
 
 
 def _result(text: str | None) -> dict[str, Any]:
