@@ -1,6 +1,6 @@
 """Parameters of tasks: which values each task has, which tasks run, and what is refused."""
 
-from itertools import product
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given, settings
@@ -46,8 +46,11 @@ def test_task_has_the_values_of_its_place_in_the_grid(
         some = dict(list(where.items())[:2])
         expected = [n for n, point in enumerate(points) if some.items() <= point.items()]
         assert list(matrix.matching(some)) == expected
-    for name in matrix.names:
-        assert matrix.varies(name) is (len({point[name] for point in points}) > 1)
+    varying = {name for name in matrix.names if len({point[name] for point in points}) > 1}
+    assert matrix.common([]) == {}
+    for pair in combinations(range(len(points)), 2):
+        shared = set.intersection(*(set(points[index].items()) for index in pair))
+        assert matrix.common(pair) == {name: value for name, value in shared if name in varying}
 
 
 @given(matrices())

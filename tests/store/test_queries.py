@@ -22,6 +22,7 @@ from muster.core.states import KernelStatus, TaskState
 from muster.core.views.work import TaskView
 from muster.store import schema
 from muster.store.entities import AGENT, ENTITIES, JOB
+from muster.store.queries.failures import list_failures
 from muster.store.queries.history import read_history
 from muster.store.queries.jobs import list_jobs, read_job, read_job_detail
 from muster.store.queries.listing import Listing, listed
@@ -29,6 +30,7 @@ from muster.store.queries.output import session_output, task_output
 from muster.store.queries.refs import owners_of, resolve
 from muster.store.queries.sessions import list_sessions, read_session_detail
 from muster.store.queries.tasks import TaskFilter, list_tasks, read_task
+from muster.wire.messages import Start
 
 pytestmark = ON_BOTH
 
@@ -133,6 +135,51 @@ def test_tasks_without_rows_are_pending_and_killed_once_the_job_ended(
     assert (
         list_tasks(connection, ADA, submitted.id, TaskFilter(TaskState.PENDING), 0, 10).items == ()
     )
+
+
+GRID = {"a": "0-3", "b": ["x", "y", "z"], "exclude": [{"a": "2", "b": "z"}]}
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Iterator[World]:
+    """Job "grid" of 12 tasks: those with b=y fail, the last ones have no rows yet."""
+
+    def behaviour(start: Start) -> Run:
+        fails = start.env["MUSTER_PARAM_B"] == "y"
+        return Run(1.0, exit_code=7) if fails else Run(1.0 if task_index(start) < 6 else 1e9)
+
+    world = World(tmp_path, {"a1": SMALL}, behaviour=behaviour)
+    world.submit(job("grid", matrix=GRID, keep_going=True))
+    world.run(20)
+    yield world
+    world.close()
+
+
+@pytest.mark.parametrize("where", [{"a": "1"}, {"b": "z"}, {"a": "3", "b": "y"}, {"b": "none"}])
+@pytest.mark.parametrize("state", [None, *TaskState])
+def test_tasks_with_values_are_those_of_all_that_have_them(
+    grid: World, where: dict[str, str], state: TaskState | None
+) -> None:
+    with grid.store.engine.connect().execution_options(readonly=True) as connection:
+        everything = list_tasks(connection, ADA, "grid", TaskFilter(), 0, 100).items
+        assert [item.index for item in everything] == [*range(8), *range(9, 12)]
+        assert {item.state for item in everything} >= {TaskState.FAILED, TaskState.PENDING}
+        wanted = [
+            item
+            for item in everything
+            if where.items() <= item.parameters.items() and state in (None, item.state)
+        ]
+        page = list_tasks(connection, ADA, "grid", TaskFilter(state, where=where), 1, 2)
+        assert (list(page.items), page.total) == (wanted[1:3], len(wanted))
+
+
+def test_failures_tell_the_values_that_only_they_have_in_common(grid: World) -> None:
+    with grid.store.engine.connect().execution_options(readonly=True) as connection:
+        (failure,) = list_failures(connection, ADA, "grid").items
+        assert failure.parameters == {"b": "y"}
+        assert failure.tasks == len(failure.such_as) >= 2
+        with pytest.raises(InvalidSpec, match="no such parameter; known are a, b"):
+            list_tasks(connection, ADA, "grid", TaskFilter(where={"c": "1"}), 0, 10)
 
 
 @pytest.fixture

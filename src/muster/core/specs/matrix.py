@@ -7,9 +7,9 @@ that a job of ten million tasks costs a constant. An excluded point keeps its in
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from math import prod
 from typing import Annotated, Any, Self, TypeAlias
 
@@ -239,12 +239,18 @@ class Matrix(Spec):
     def _grid_size(self) -> int:
         return prod(map(len, self.grid.values())) if self.grid else 0
 
-    def varies(self, name: str) -> bool:
+    def common(self, indexes: Iterable[int]) -> Point:
+        """The values that all of some tasks have, and not all tasks of the job."""
+        points = map(self.point, indexes)
+        found = dict(next(points, {}))
+        for point in points:
+            found = {name: value for name, value in found.items() if point[name] == value}
+        return {name: value for name, value in found.items() if self._varies(name)}
+
+    def _varies(self, name: str) -> bool:
         """Whether not all tasks have the same value of a parameter."""
         values = {point[name] for point in self.include}
-        if self._grid_size:
-            first = self.grid[name]
-            return len(first) > 1 or bool(values - {first[0]})
+        values.update(islice(self.grid.get(name, ()), 2))
         return len(values) > 1
 
     def point(self, index: int) -> Point:

@@ -1,14 +1,13 @@
 """A job's failed tasks, grouped by the way in which they failed."""
 
-from itertools import groupby
+from collections.abc import Mapping
+from itertools import groupby, islice
 from typing import Any
 
-import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from muster.core.errors import Conflict
 from muster.core.owner import Principal
-from muster.core.specs.matrix import Matrix
 from muster.core.states import JOB_TABLE, TaskState
 from muster.core.task_ranges import MAX_RANGES, TaskRanges
 from muster.core.views.work import FailurePage, FailureView
@@ -25,7 +24,7 @@ WAYS = 10
 SUCH_AS = 3
 """Tasks of each group that are named, at most."""
 MIN_ALIKE, MOST_ALIKE = 2, 10_000
-"""Tasks of a group in whose parameters a common value is looked for, at least and at most."""
+"""Tasks of a group for which it is told which values they all have, at least and at most."""
 
 
 def list_failures(connection: Connection, principal: Principal, ref: str) -> FailurePage:
@@ -53,10 +52,16 @@ def list_failures(connection: Connection, principal: Principal, ref: str) -> Fai
         .order_by(numbered.c.alike.desc(), first, numbered.c.idx)
         .limit(WAYS * SUCH_AS)
     ).all()
+    matrix = matrix_of(job)
     items = []
-    for _, each in groupby(rows, lambda row: row.first):
+    for _, each in islice(groupby(rows, lambda row: row.first), WAYS):
         members = [*each]
         row = members[0]
+        parameters: Mapping[str, str] = {}
+        if matrix is not None and MIN_ALIKE <= row.alike <= MOST_ALIKE:
+            same = (column.is_not_distinct_from(getattr(row, column.name)) for column in way)
+            indexes = connection.execute(select(tasks.c.idx).where(*conditions, *same)).scalars()
+            parameters = matrix.common(indexes)
         items.append(
             FailureView(
                 state=TaskState(row.status),
@@ -64,35 +69,10 @@ def list_failures(connection: Connection, principal: Principal, ref: str) -> Fai
                 reason=reason_view(row),
                 tasks=row.alike,
                 such_as=tuple(member.idx for member in members),
+                parameters=parameters,
             )
         )
-    items = items[:WAYS]
-    matrix = matrix_of(job)
-    if matrix is not None:
-        items = [_with_values(connection, job, matrix, each) for each in items]
     return FailurePage(items=tuple(items), others=in_all - sum(each.tasks for each in items))
-
-
-def _with_values(
-    connection: Connection, job: Row[Any], matrix: Matrix, failure: FailureView
-) -> FailureView:
-    """The failure with the values that all of its tasks have, as far as they are looked at."""
-    c = schema.tasks.c
-    alike = select(c.idx).where(c.job_id == job.id, failed_by_itself(), c.status == failure.state)
-    alike = alike.where(_is(c.exit_code, failure.exit_code))
-    alike = alike.where(_is(c.reason, failure.reason and failure.reason.code))
-    indexes = connection.execute(alike.order_by(c.idx).limit(MOST_ALIKE)).scalars().all()
-    if len(indexes) < MIN_ALIKE:
-        return failure
-    common = dict(matrix.point(indexes[0]))
-    for index in indexes:
-        common = {n: value for n, value in matrix.point(index).items() if common.get(n) == value}
-    varying = {name: value for name, value in common.items() if matrix.varies(name)}
-    return msgspec.structs.replace(failure, parameters=varying)
-
-
-def _is(column: ColumnElement[Any], value: Any) -> ColumnElement[bool]:
-    return column.is_(None) if value is None else column == value
 
 
 def read_to_retry(
