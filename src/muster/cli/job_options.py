@@ -1,7 +1,6 @@
 """Options of ``muster run`` that become keys of a JobSpec: tasks, resources and environment."""
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,9 +11,9 @@ from muster.cli.completion import complete_deployment, complete_group
 from muster.cli.parameters import Option
 from muster.cli.request import environment, pairs, without_nones
 from muster.client.workdir import absolute, current_directory
+from muster.core.task_ranges import is_range
 
 Amount = str | None
-RANGE = re.compile(r"[0-9]+-[0-9]+(:[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +175,7 @@ def _number_or_word(written: str | None) -> int | str | None:
 
 def _values(written: str) -> str | list[str]:
     """The values of a parameter: a range, or those between commas."""
-    return written if "," not in written and RANGE.fullmatch(written) else written.split(",")
+    return written if is_range(written) else written.split(",")
 
 
 def _of_resources(*flags: str, metavar: str, help: str) -> Option:

@@ -1,5 +1,6 @@
 """Some of a job's tasks, as ranges of their indexes."""
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ MAX_TASKS = 10_000_000
 MAX_RANGES = 20_000
 """Ranges of one job; each costs memory for as long as the job lives."""
 _MAX_DIGITS = 8
+_ONE_RANGE = re.compile(r"[0-9]{1,8}-[0-9]{1,8}(:[0-9]{1,8})?")
 EXPECTED_RANGES = "indexes of tasks and ranges of them, such as '3,17,40-45' or '0-100:25'"
 
 
@@ -121,6 +123,11 @@ def _stepped(indexes: Sequence[int]) -> list[str]:
     if len(indexes) < 3:
         return [str(index) for index in indexes]
     return [f"{indexes[0]}-{indexes[-1]}:{indexes[1] - indexes[0]}"]
+
+
+def is_range(text: str) -> bool:
+    """Whether a text has the form of one range, as ``1-5`` or ``0-100:25``."""
+    return _ONE_RANGE.fullmatch(text) is not None
 
 
 def _range(text: str) -> tuple[int, int, int]:

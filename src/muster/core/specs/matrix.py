@@ -26,7 +26,7 @@ from pydantic import (
 
 from muster.core.specs.amounts import Spec
 from muster.core.specs.written_numbers import written_as
-from muster.core.task_ranges import MAX_RANGES, MAX_TASKS, TaskRanges
+from muster.core.task_ranges import MAX_RANGES, MAX_TASKS, TaskRanges, is_range
 from muster.core.text import MAX_ARGUMENT, check_text
 
 MAX_PARAMETERS = 32
@@ -38,7 +38,6 @@ VARIABLE = "MUSTER_PARAM_"
 """The beginning of the variables that tell a task its values: MUSTER_PARAM_LR of ``lr``."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_RANGE = re.compile(r"[0-9]{1,8}-[0-9]{1,8}(:[0-9]{1,8})?")
 _EXPECTED = "parameters with values, such as {lr: [0.1, 0.01]}, or a list of points"
 _EXPECTED_VALUES = "a list of values, such as [0.1, 0.01], or a range of whole numbers, as '1-5'"
 
@@ -75,7 +74,7 @@ class ParameterValues(Sequence[str]):
         """
         if isinstance(value, ParameterValues):
             return value
-        if isinstance(value, str) and _RANGE.fullmatch(value):
+        if isinstance(value, str) and is_range(value):
             return ParameterValues(TaskRanges.parse(value))
         if not isinstance(value, list | tuple):
             raise ValueError(f"expected {_EXPECTED_VALUES}")
