@@ -312,14 +312,22 @@ def chosen(*options: str, follow: bool = False, tasks: int = 1) -> str:
         (["--head", "99"], "loss=1.0\nloss=nan\nError: café\nloss=2.0\nerror at the end"),
         (["--head", "0"], ""),
         (["--head", "1", "--grep", "rror"], "Error: café\n"),
-        (["--tail", "2", "--grep", "loss"], "loss=2.0\n"),
     ],
 )
 def test_lines_are_chosen_by_a_pattern_and_by_their_number(
     options: list[str], shown: str, follow: bool
 ) -> None:
-    if not (follow and "--tail" in options):
-        assert chosen(*options, follow=follow) == shown
+    assert chosen(*options, follow=follow) == shown
+
+
+def test_pattern_chooses_of_the_last_lines() -> None:
+    assert chosen("--tail", "2", "--grep", "loss") == "loss=2.0\n"
+
+
+def test_line_that_comes_in_many_pieces_is_chosen_whole() -> None:
+    pieces = [b"a" * 10, b"b", b"", b"c\nd", b"e\n", b"f"]
+    cluster = FakeCluster(jobs_=[job()], output={0: pieces})
+    assert cluster.run("logs", "train", "--grep", "bc|e|f").stdout == "aaaaaaaaaabc\nde\nf"
 
 
 def test_lines_of_several_tasks_are_chosen_of_each() -> None:

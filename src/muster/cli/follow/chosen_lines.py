@@ -2,7 +2,8 @@
 
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 
 import click
@@ -47,7 +48,7 @@ class ChosenLines:
     def __init__(self, pattern: "re.Pattern[bytes] | None", head: int | None) -> None:
         self._pattern = pattern
         self._head = head
-        self._open: dict[int, bytes] = {}
+        self._open: dict[int, bytearray] = {}
         self._shown: dict[int, int] = {}
 
     def add(self, index: int, data: bytes) -> bytes:
@@ -58,12 +59,18 @@ class ChosenLines:
         """
         if self._pattern is None and self._head is None:
             return data
-        *whole, rest = (self._open.pop(index, b"") + data).split(b"\n")
-        if len(rest) > MAX_LINE_BYTES:
-            whole, rest = [*whole, rest], b""
-        if rest:
-            self._open[index] = rest
-        return b"".join(line + b"\n" for line in whole if self._is_wanted(index, line))
+        first, *others = data.split(b"\n")
+        open_line = self._open.setdefault(index, bytearray())
+        open_line += first
+        whole: list[bytes] = []
+        if others:
+            *between, rest = others
+            whole = [bytes(open_line), *between]
+            open_line = self._open[index] = bytearray(rest)
+        if len(open_line) > MAX_LINE_BYTES:
+            whole.append(bytes(open_line))
+            del self._open[index]
+        return b"".join(line + b"\n" for line in self._wanted(index, whole))
 
     def finish(self, index: int) -> bytes:
         """The rest of an output that has ended, if it is wanted.
@@ -71,15 +78,34 @@ class ChosenLines:
         Raises:
             PatternTooSlow: as ``add``.
         """
-        rest = self._open.pop(index, b"")
-        return rest if rest and self._is_wanted(index, rest) else b""
+        rest = bytes(self._open.pop(index, b""))
+        return b"".join(self._wanted(index, [rest] if rest else []))
 
     def is_full(self, index: int) -> bool:
         """Whether no more of the output is wanted."""
         return self._head is not None and self._shown.get(index, 0) >= self._head
 
-    def _is_wanted(self, index: int, line: bytes) -> bool:
-        if self.is_full(index) or (self._pattern is not None and not _matches(self._pattern, line)):
+    def _wanted(self, index: int, lines: Sequence[bytes]) -> list[bytes]:
+        """
+        Raises:
+            PatternTooSlow: the pattern takes too long for one of them.
+        """
+        if self._pattern is None:
+            return [line for line in lines if self._takes(index)]
+        found: list[bytes] = []
+        line = b""
+        with _searches_end(lambda: len(line)):
+            for line in lines:
+                signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
+                if self._pattern.search(line) is not None and self._takes(index):
+                    found.append(line)
+                if self.is_full(index):
+                    break
+        return found
+
+    def _takes(self, index: int) -> bool:
+        """Whether one more line of an output is wanted; it is counted then."""
+        if self.is_full(index):
             return False
         self._shown[index] = self._shown.get(index, 0) + 1
         return True
@@ -94,22 +120,26 @@ def first_lines(pieces: Iterator[bytes], lines: int) -> Iterator[bytes]:
             return
 
 
-def _matches(pattern: "re.Pattern[bytes]", line: bytes) -> bool:
-    """
+@contextmanager
+def _searches_end(length: Callable[[], int]) -> Iterator[None]:
+    """Have an alarm end the search that goes on when it rings; each search sets it anew.
+
+    Args:
+        length: tells how long the line is that is searched.
+
     Raises:
-        PatternTooSlow: it takes too long to find out.
+        PatternTooSlow: it rang.
     """
 
     def give_up(_number: int, _frame: FrameType | None) -> None:
         raise PatternTooSlow(
-            f"--grep took more than {LONGEST_S:g} s for one line of {len(line):,} bytes: write the "
+            f"--grep took more than {LONGEST_S:g} s for one line of {length():,} bytes: write the "
             "pattern without repetitions of repetitions, such as (a+)+"
         )
 
     before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
     try:
-        return pattern.search(line) is not None
+        yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
