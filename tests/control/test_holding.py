@@ -145,7 +145,7 @@ def test_others_neither_hold_nor_release(group_world: MakeWorld) -> None:
             change(world, job, BOB)
 
 
-def test_held_job_is_cancelled_and_its_history_tells_who_held_and_released(
+def test_job_that_is_held_released_and_held_again_is_cancelled(
     group_world: MakeWorld,
 ) -> None:
     world = group_world({}, Script())

@@ -6,8 +6,11 @@ and go on.
 """
 
 from muster.control.engine.work import Work
+from muster.control.job.derive import live_attempts
+from muster.control.session.cluster.eligibility import job_waits_anew
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.handlers.start import recall
+from muster.control.session.lifecycle import is_prefilled
 from muster.core.errors import Conflict, NotFound
 from muster.core.ids import JobId
 from muster.core.owner import Principal
@@ -39,13 +42,9 @@ def hold_job(work: Work, cluster: ClusterState, principal: Principal, id_: JobId
         return False
     job.held = held
     _changed(work, cluster, job, held)
-    for task in job.tasks.values():
-        kernel = None if task.kernel_id is None else work.live.kernels.get(task.kernel_id)
-        if kernel is None:
-            continue
-        allocations = work.live.allocations_of.get(kernel.id, ())
-        if any(not each.charged and each.generation == kernel.generation for each in allocations):
-            recall(kernel, work)
+    for session in live_attempts(job, work.live):
+        if is_prefilled(session, work):
+            recall(session.kernels[0], work)
     return True
 
 
@@ -77,10 +76,6 @@ def _changed(work: Work, cluster: ClusterState, job: Job, why: Reason) -> None:
     """Store and tell the change, and have the sessions that wait do so as the job says now."""
     work.unit.touch(job)
     work.unit.note(job, PHASE, SchedulingResult.SUCCESS, why)
-    cluster.hooks.forget_job(job.id)
-    for task in job.tasks.values():
-        session = None if task.session_id is None else work.live.sessions.get(task.session_id)
-        if session is not None and cluster.groups[session.group].waits(session.id):
-            cluster.wait_anew(session)
-            work.mark(session)
+    for session in job_waits_anew(cluster, job, live_attempts(job, work.live)):
+        work.mark(session)
     work.mark(job)

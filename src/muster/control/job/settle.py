@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from muster.control.engine.handler import FollowingHandler, Stage
 from muster.control.engine.retries import NO_LIMIT, RetryPolicy
 from muster.control.engine.work import Move, Work
+from muster.control.job.derive import live_attempts
 from muster.control.job.held import HeldAttempts, put_off
 from muster.control.job.judge import Attempt, Budget, TaskVerdict, judge, judge_gang
-from muster.control.session.cluster.eligibility import wait_for_deployments_no_more
+from muster.control.session.cluster.eligibility import job_waits_anew
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import has_begun
 from muster.core.job_remarks import of_end, with_task
@@ -91,7 +92,8 @@ class SettleTasks(FollowingHandler[Session]):
             work.unit.touch(job)
             self._cluster.job_changed(job)
             if has_begun(job):
-                wait_for_deployments_no_more(self._cluster, work.live, job)
+                # It was enough that deployments were healthy when the first of its tasks started.
+                job_waits_anew(self._cluster, job, live_attempts(job, work.live))
 
     def _settle(self, session: Session, job: Job, work: Work) -> None:
         pairs = [

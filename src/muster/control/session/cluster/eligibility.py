@@ -1,6 +1,7 @@
 """When waiting work could start, by its start time and by the work on which it depends."""
 
 import math
+from collections.abc import Iterable
 
 from muster.control.session.cluster.state import ClusterState
 from muster.control.session.cluster.workloads import has_begun, waits_anew
@@ -49,10 +50,10 @@ def take_unblocked(cluster: ClusterState, live: Live) -> list[Record]:
     return [*sessions, *cluster.deployments.waiting_for(news)]
 
 
-def wait_for_deployments_no_more(cluster: ClusterState, live: Live, job: Job) -> None:
-    """Have the waiting tasks of a job that has begun not wait for deployments any more: it was
-    enough that these were healthy when the first of the tasks started."""
+def job_waits_anew(cluster: ClusterState, job: Job, attempts: Iterable[Session]) -> list[Session]:
+    """Have those of a job's attempts that wait do so as the job says now; the answer is these."""
     cluster.hooks.forget_job(job.id)
-    for session in live.sessions.values():
-        if session.job is job and cluster.groups[session.group].waits(session.id):
-            cluster.wait_anew(session)
+    waiting = [each for each in attempts if cluster.groups[each.group].waits(each.id)]
+    for session in waiting:
+        cluster.wait_anew(session)
+    return waiting
