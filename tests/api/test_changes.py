@@ -108,6 +108,12 @@ async def test_feed_of_a_slow_reader_has_a_gap_instead_of_growing(
 
 
 async def test_too_many_waits_and_feeds_are_refused(followed: Changes) -> None:
+    followed._watched = Allowance("records waited for", 3, 3)
+    with followed.bell(ADA, "job-1", "job-2"):
+        with pytest.raises(Busy), followed.bell(ADA, "job-3", ends=["job-4"]):
+            pass
+        with followed.bell(ADA, "job-3"):
+            pass
     followed._waiting = Allowance("waits", 1, 1)
     followed._following = Allowance("feeds", 1, 1)
     with followed.bell(ADA, "job-1"), followed.feed(ADA):

@@ -26,21 +26,21 @@ class Allowance:
         self._count: Counter[Owner] = Counter()
 
     @contextmanager
-    def used(self, owner: Owner) -> Iterator[None]:
-        """Count one more thing of the owner's, for as long as the context lasts.
+    def used(self, owner: Owner, things: int = 1) -> Iterator[None]:
+        """Count so many more things of the owner's, for as long as the context lasts.
 
         Raises:
             Busy: too many already, in all or of this owner.
         """
-        if self._count[owner] >= self._of_one:
+        if self._count[owner] + things > self._of_one:
             raise Busy(f"{self._of_one} {self._things} of yours are under way: end one of them")
-        if self._count.total() >= self._in_all:
+        if self._count.total() + things > self._in_all:
             raise Busy(f"too many {self._things} are under way; try again later")
-        self._count[owner] += 1
+        self._count[owner] += things
         try:
             yield
         finally:
-            self._count[owner] -= 1
+            self._count[owner] -= things
             if not self._count[owner]:
                 del self._count[owner]
 

@@ -11,6 +11,9 @@ from muster.core.owner import Owner
 
 MAX_WAITS = 10_000
 MAX_WAITS_OF_ONE = 1_000
+MAX_WATCHED = 100_000
+MAX_WATCHED_OF_ONE = 10_000
+"""Records for which waits look: one wait may look for many."""
 MAX_FEEDS = 256
 MAX_FEEDS_OF_ONE = 32
 MAX_FEED_CHANGES = 10_000
@@ -60,6 +63,7 @@ class Changes:
         }
         self._waits: dict[str, set[_Wait]] = {}
         self._waiting = Allowance("waits for changes", MAX_WAITS_OF_ONE, MAX_WAITS)
+        self._watched = Allowance("records waited for", MAX_WATCHED_OF_ONE, MAX_WATCHED)
         self._following = Allowance("streams of events", MAX_FEEDS_OF_ONE, MAX_FEEDS)
         self._feeds: set[ChangeFeed] = set()
         self._unwatch = plane.watch(self._committed)
@@ -82,14 +86,14 @@ class Changes:
         The waiter clears the event first and looks at the state then, so that it misses nothing.
 
         Raises:
-            Busy: too many wait already, or too many of this owner's.
+            Busy: too many wait already, or for too many records, in all or of this owner's.
         """
         rung = asyncio.Event()
         if self.closing.is_set():
             rung.set()
-        waits = [(id_, _Wait(rung, ends_only=False)) for id_ in ids]
-        waits += [(id_, _Wait(rung, ends_only=True)) for id_ in ends]
-        with self._waiting.used(owner):
+        change, end = _Wait(rung, ends_only=False), _Wait(rung, ends_only=True)
+        waits = [*((id_, change) for id_ in ids), *((id_, end) for id_ in ends)]
+        with self._waiting.used(owner), self._watched.used(owner, len(waits)):
             for id_, wait in waits:
                 self._waits.setdefault(id_, set()).add(wait)
             try:
