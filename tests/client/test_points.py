@@ -25,6 +25,24 @@ def test_row_object_and_line_is_a_point(tmp_path: Path) -> None:
     assert lines == {"include": [{"line": "a b.wav"}, {"line": "$(touch oops)"}]}
 
 
+def test_nothing_but_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+    text = "a\u2028b\x0cc"
+    assert points(tmp_path, "p.txt", f"{text}\r\nd\n") == {
+        "include": [{"line": text}, {"line": "d"}]
+    }
+    assert points(tmp_path, "p.jsonl", f'{{"a": "{text[:3]}"}}\n') == {"include": [{"a": text[:3]}]}
+
+
+def test_directory_that_is_gone_is_no_matter_where_no_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert with_points({"workdir": "/tmp"}) == {"workdir": "/tmp"}
+
+
 def test_matrix_that_is_no_file_stays(tmp_path: Path) -> None:
     keys = {"matrix": {"lr": [1, 2]}, "command": ["x"]}
     assert with_points(keys, str(tmp_path)) == keys
@@ -37,6 +55,7 @@ def test_matrix_that_is_no_file_stays(tmp_path: Path) -> None:
         ("p.csv", "a,\n1,2\n", "a name for each column"),
         ("p.csv", "a,a\n1,2\n", "a name for each column"),
         ("p.csv", 'a\n"1\n', "line 2: "),
+        ("p.csv", '"a"b,c\n1,2\n', "line 1: "),
         ("p.jsonl", '{"a": 1}\n[1]\n', "line 2: expected a JSON object"),
         ("p.jsonl", "{\n", "line 1: expected a JSON object"),
     ],

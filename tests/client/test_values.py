@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from muster.client import Client, InvalidSpec
-from muster.client.encoding import plain_of, query_of, ref_of
+from muster.client.encoding import plain_of, query_of, ref_of, said_of
 from muster.client.workdir import with_absolute_workdirs
 from muster.core.specs import SessionSpec
+from muster.core.specs.matrix import as_text
 from muster.core.specs.session import SessionType
 from muster.core.states import JobState
 
@@ -177,3 +178,8 @@ def test_parameter_that_is_called_as_a_directory_is_left_as_it_was_written() -> 
     keys = {"matrix": points, "kernels": kernels}
     found = with_absolute_workdirs(keys, "/here")
     assert found == {"matrix": points, "kernels": [{"workdir": "/here/a"}]}
+
+
+def test_truth_value_of_a_parameter_is_asked_for_as_it_is_stored() -> None:
+    assert said_of(True, "fp16") == as_text(True) == "true"
+    assert str(said_of(0.1, "lr")) == as_text(0.1)

@@ -15,7 +15,7 @@ from muster.client.exchange import Answer, Exchange, Request
 from muster.client.moments import with_absolute_moments
 from muster.client.patience import PATIENCE_S, Patience
 from muster.client.points import with_points
-from muster.client.workdir import current_directory, with_absolute_workdirs
+from muster.client.workdir import with_absolute_workdirs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +118,7 @@ def body_of(spec: Any, fields: Mapping[str, Any] | None = None) -> tuple[str, by
     spec = fields if spec is None else spec
     if isinstance(spec, Mapping):
         keys = with_absolute_workdirs(plain_of(with_absolute_moments(spec)))
-        keys = with_points(keys, current_directory())
+        keys = with_points(keys)
     elif hasattr(spec, "model_dump"):
         keys = {"kind": spec.kind, **spec.model_dump(mode="json", exclude_defaults=True)}
     else:

@@ -73,13 +73,18 @@ def query_of(params: Mapping[str, Value]) -> str:
     Raises:
         InvalidSpec: a value is not text in UTF-8, or as ``plain_of``.
     """
-    said = {
-        name: str(value).lower() if isinstance(value, bool) else plain_of(value, name)
-        for name, value in params.items()
-        if value is not None
-    }
+    said = {name: said_of(value, name) for name, value in params.items() if value is not None}
     with _refused():
         return urlencode(said, doseq=True)
+
+
+def said_of(value: Any, name: str) -> Any:
+    """The value of a parameter of a query: true and false as JSON has them.
+
+    Raises:
+        InvalidSpec: as ``plain_of``.
+    """
+    return str(value).lower() if isinstance(value, bool) else plain_of(value, name)
 
 
 def plain_of(value: Any, field: str = "") -> Any:

@@ -1,9 +1,11 @@
 """Files of points: each row, object or line of one is a task of a job (``matrix``)."""
 
 from collections.abc import Iterator, Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from muster.client.workdir import current_directory
 from muster.core.errors import InvalidSpec, MusterError, Problem
 
 _KEY = "matrix"
@@ -12,13 +14,13 @@ LINE = "line"
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
 
-def with_points(keys: Mapping[str, Any], directory: str) -> dict[str, Any]:
+def with_points(keys: Mapping[str, Any], directory: str | None = None) -> dict[str, Any]:
     """The keys of a spec with the points of the file that its ``matrix`` names, if it names one:
     CSV with a head (.csv), a JSON object a line (.jsonl), or else a value a line, which is the
     parameter ``line``.
 
     Args:
-        directory: from which a relative path starts.
+        directory: from which a relative path starts; the current one unless given.
 
     Raises:
         MusterError: the file cannot be read.
@@ -27,7 +29,8 @@ def with_points(keys: Mapping[str, Any], directory: str) -> dict[str, Any]:
     found = dict(keys)
     value = found.get(_KEY)
     if isinstance(value, str | Path):
-        found[_KEY] = {"include": [*_read(Path(directory, value).expanduser())]}
+        start = current_directory() if directory is None else directory
+        found[_KEY] = {"include": [*_read(Path(start, value).expanduser())]}
     return found
 
 
@@ -46,7 +49,7 @@ def _read(path: Path) -> Iterator[dict[str, str]]:
         case ".jsonl" | ".ndjson":
             points = _of_objects(text)
         case _:
-            points = ({LINE: line} for line in text.splitlines() if line.strip())
+            points = ({LINE: line} for line in text.split("\n") if line.strip())
     try:
         yield from points
     except ValueError as error:
@@ -60,11 +63,11 @@ def _of_table(text: str) -> Iterator[dict[str, str]]:
     """
     import csv  # no other command needs it
 
-    rows = csv.reader(text.splitlines(keepends=True), strict=True)
-    head = [name.strip() for name in next(rows, [])]
-    if not all(head) or len(set(head)) < len(head):
-        raise ValueError("expected a name for each column in the first line, each once")
+    rows = csv.reader(StringIO(text), strict=True)
     try:
+        head = [name.strip() for name in next(rows, [])]
+        if not all(head) or len(set(head)) < len(head):
+            raise ValueError("expected a name for each column in the first line, each once")
         for row in filter(None, rows):
             if len(row) != len(head):
                 at = rows.line_num
@@ -81,7 +84,7 @@ def _of_objects(text: str) -> Iterator[dict[str, str]]:
     """
     import json
 
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:  # numbers stay as they are written

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from muster.client.calls import PAGE, body_of
-from muster.client.encoding import Ref, json_of, plain_of, ref_of
+from muster.client.encoding import Ref, json_of, plain_of, ref_of, said_of
 from muster.client.exchange import Exchange, Stream, exchange, streaming
 from muster.client.exit_code import with_exit_code
 from muster.client.moments import with_absolute_moments
@@ -306,7 +306,7 @@ class WorkCalls(ResourceCalls):
         At most ``PAGE`` (1,000) at a time; ``total`` counts all of them.
         """
         path = JOBS.of(ref, "tasks")
-        values = [f"{name}={value}" for name, value in (where or {}).items()]
+        values = [f"{name}={said_of(value, name)}" for name, value in (where or {}).items()]
         return self._get(
             TaskPage,
             path,
