@@ -101,6 +101,7 @@ def test_option_that_asks_for_what_is_the_rule_adds_no_key(line: str) -> None:
         ("-A physics", "it is no project of yours"),
         ("--gres=gpu:1,nvme:10", "--gres=nvme:10 has no effect"),
         ("--mem=0", "sets no limit"),
+        ("--mem-per-gpu=16G", "no GPUs are asked for"),
         ("--exclusive", "others may run on the machine"),
         ("--signal=B:USR1@50", "SIGTERM comes at the time limit"),
         ("--mail-type=ALL", "no mail is sent"),
@@ -124,6 +125,10 @@ def test_option_that_is_lost_is_told(line: str, said: str) -> None:
         ("-d afterok", "problem with 'afterok'"),
         ("-C 'a|b'", "--constraint=a|b cannot be done"),
         ("-V", "--version cannot be done"),
+        ("--gpus=a100:2,v100:1", "GPUs of one model"),
+        ("--gres=gpu:a100:2,gpu:v100:1", "GPUs of one model"),
+        ("--gpus=a100:1 --gres=gpu:v100:2", "GPUs of a100 and v100 cannot be given together"),
+        ("--begin=now+99999999999999days", "invalid --begin"),
         ("hetjob", "invalid argument in a #SBATCH line: 'hetjob'"),
         ("--open-mode=both", "invalid --open-mode"),
         ("-n 0", "invalid numeric value '0' for --ntasks"),
@@ -163,7 +168,7 @@ def test_lists_of_hosts(text: str, names: list[str]) -> None:
     assert hosts(text) == names
 
 
-@pytest.mark.parametrize("text", ["a[1-", "a[x]", "a[]", "a[1-99999]"])
+@pytest.mark.parametrize("text", ["a[1-", "a[x]", "a[]", "a[1-99999]", "r[1-2]n[1-4]", "a]"])
 def test_wrong_lists_of_hosts(text: str) -> None:
     with pytest.raises(SbatchError):
         hosts(text)

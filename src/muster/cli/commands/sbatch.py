@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from muster.cli.sbatch.translation import BatchScript, Setting
     from muster.client import Client
 
+MOST_NAMESAKES = 10_000
+"""Live jobs of a name for which `singleton` waits, at most."""
 WRONG = 255
 """The exit code of sbatch where the command line or the script is wrong."""
 
@@ -118,7 +120,7 @@ def _setting(client: "Client") -> "Setting":
     me = client.whoami()
 
     def namesakes(name: str) -> list[str]:
-        jobs = client.jobs("live", name=f"{name}*")
+        jobs = client.jobs("live", name=f"{name}*", limit=MOST_NAMESAKES)
         is_mine = [
             job for job in jobs if (job.owner.domain, job.owner.user) == (me.domain, me.user)
         ]

@@ -1,6 +1,7 @@
 """Times, sizes, numbers, arrays and moments as Slurm's people write them."""
 
 import re
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
@@ -110,6 +111,8 @@ def gpus(option: str, text: str) -> tuple[int, str]:
     Raises:
         SbatchError: it is of no such form.
     """
+    if "," in text:
+        raise SbatchError(f"--{option}={text} cannot be done: expected GPUs of one model")
     model, _, count = text.rpartition(":")
     return number(option, count, least=0), model
 
@@ -120,16 +123,19 @@ def gres(text: str) -> tuple[int, str, list[str]]:
     Raises:
         SbatchError: a number is none.
     """
-    count, model, others = 0, "", []
+    count, others = 0, []
+    models: set[str] = set()
     for part in text.split(","):
         name, *rest = part.split("(")[0].split("/")[-1].split(":")
         if name == "gpu":
             has_count = bool(rest) and rest[-1].isdecimal()
             count += number("gres", rest.pop() if has_count else "1", least=0)
-            model = ":".join(rest)
+            models.update([":".join(rest)] if rest else [])
         elif name and name != "none":
             others.append(part)
-    return count, model, others
+    if len(models) > 1:
+        raise SbatchError(f"--gres={text} cannot be done: expected GPUs of one model")
+    return count, "".join(models), others
 
 
 def begin(text: str, now: datetime) -> datetime | None:
@@ -147,7 +153,8 @@ def begin(text: str, now: datetime) -> datetime | None:
         if found[1] is None:
             return None
         if unit in _SPANS:
-            return now + timedelta(seconds=int(found[1]) * _SPANS[unit])
+            with suppress(OverflowError):  # no such day
+                return now + timedelta(seconds=int(found[1]) * _SPANS[unit])
     start = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if word in ("today", "tomorrow"):
         return None if word == "today" else now + timedelta(days=1)

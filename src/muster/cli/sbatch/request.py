@@ -73,7 +73,11 @@ def _refuse_several_nodes(values: Values) -> None:
 
 
 def _gpus(values: Values, tasks: int, told: list[str]) -> tuple[int, str]:
-    """How many GPUs, and their model; each further option that asks for some asks for no less."""
+    """How many GPUs, and their model; each further option that asks for some asks for no less.
+
+    Raises:
+        SbatchError: the options ask for several models.
+    """
     asked = [(0, "")]
     for name, times in (("gpus", 1), ("gpus-per-node", 1), ("gpus-per-task", tasks)):
         if name in values:
@@ -84,8 +88,10 @@ def _gpus(values: Values, tasks: int, told: list[str]) -> tuple[int, str]:
         asked.append((count, model))
         told += [f"--gres={each} has no effect: only GPUs are known here" for each in others]
     count = max(count for count, _ in asked)
-    models = [model for _, model in asked if model]
-    return count, models[-1] if models and count else ""
+    models = {model for _, model in asked if model}
+    if len(models) > 1:
+        raise SbatchError(f"GPUs of {' and '.join(sorted(models))} cannot be given together")
+    return count, "".join(models) if count else ""
 
 
 def _memory(values: Values, cpus: int, gpus: int, told: list[str]) -> int | None:
@@ -95,6 +101,9 @@ def _memory(values: Values, cpus: int, gpus: int, told: list[str]) -> int | None
     if not named:
         return None
     name = named[-1]
+    if times[name] == 0:
+        told.append(f"--{name} has no effect: no GPUs are asked for")
+        return None
     asked = amounts.size(name, values[name])
     if asked == 0:
         told.append(f"--{name}=0 sets no limit; the machine's memory is not set aside for it")

@@ -4,6 +4,7 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from muster.cli.sbatch import amounts, options
@@ -149,12 +150,15 @@ def _add_times(keys: dict[str, Any], values: Values, setting: Setting) -> None:
     if requeued[-1:] == ["no-requeue"]:
         keys["max_retries_preemption"] = 0
     if "dependency" in values:
-        own = values.get("job-name", keys["name"])
-        keys["after"] = _after(values["dependency"], setting.namesakes(_job_name(own)))
+        namesakes = partial(setting.namesakes, keys["name"])
+        keys["after"] = _after(values["dependency"], namesakes)
 
 
-def _after(text: str, namesakes: Sequence[str]) -> list[str]:
+def _after(text: str, namesakes: Callable[[], Sequence[str]]) -> list[str]:
     """
+    Args:
+        namesakes: the ids of the caller's live jobs of the same name.
+
     Raises:
         SbatchError: a kind of dependency is wrong, or is not there.
     """
@@ -164,7 +168,7 @@ def _after(text: str, namesakes: Sequence[str]) -> list[str]:
     for part in text.split(","):
         kind, *refs = part.split(":")
         if kind == "singleton" and not refs:
-            after += [f"{each}:ended" for each in namesakes]
+            after += [f"{each}:ended" for each in namesakes()]
             continue
         if kind in ("aftercorr", "afterburstbuffer"):
             raise SbatchError(f"--dependency: {kind} cannot be done yet")
@@ -232,10 +236,12 @@ def hosts(text: str) -> list[str]:
     found: list[str] = []
     for part in re.findall(r"(?:[^,\[]|\[[^\]]*\]?)+", text):
         begin, bracket, rest = part.partition("[")
+        numbers, closed, end = rest.partition("]")
+        if any(each in begin + end for each in "[]"):
+            raise SbatchError(f"invalid list of hosts {text!r}: expected brackets once in a name")
         if not bracket:
             found.append(part)
             continue
-        numbers, closed, end = rest.partition("]")
         if not closed or not re.fullmatch(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", numbers):
             raise SbatchError(f"invalid list of hosts {text!r}")
         for each in numbers.split(","):
