@@ -5,10 +5,12 @@ from typing import cast
 import click
 import msgspec
 import pytest
+from click.shell_completion import CompletionItem
 from click.testing import CliRunner
 from tests.cli.fake_cluster import ANN, IDS, FakeCluster, job, session
 from tests.cli.test_placement import agent
 
+from muster.cli.bash_words import WholeWordsComplete
 from muster.cli.cluster import Cluster, OnContact
 from muster.cli.completion import (
     OF_DEPLOYMENTS,
@@ -74,6 +76,22 @@ def test_what_ended_is_offered_after_what_lives() -> None:
         ("test", "succeeded"),
         ("tea", "terminated"),
     ]
+
+
+def test_words_that_bash_leaves_whole_are_offered_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A colon may be taken out of COMP_WORDBREAKS."""
+    offered = CompletionItem("a:succeeded")
+    for words, last, shown in (
+        ("m run --after a : su", "su", "plain,succeeded"),
+        ("m run --after a :", ":", "plain,succeeded"),
+        ("m run --after a:su", "a:su", "plain,a:succeeded"),
+    ):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+        bash = WholeWordsComplete(click.Command("m"), {}, "m", "_M_COMPLETE")
+        _, incomplete = bash.get_completion_args()
+        assert incomplete == f"a:{'su' if last.endswith('su') else ''}"
+        assert bash.format_completion(offered) == shown
 
 
 def test_agents_and_groups_are_offered() -> None:

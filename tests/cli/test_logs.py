@@ -324,6 +324,27 @@ def test_pattern_chooses_of_the_last_lines() -> None:
     assert chosen("--tail", "2", "--grep", "loss") == "loss=2.0\n"
 
 
+@pytest.mark.parametrize("options", [["--head", "1"], ["--head", "1", "--grep", "loss"]])
+def test_first_lines_of_an_output_that_goes_on_are_followed_no_further(options: list[str]) -> None:
+    over = threading.Event()
+
+    class GoesOn(FakeCluster):
+        def logs(self, ref: str, **_: Any) -> Iterator[bytes]:
+            yield b"loss=1\nloss=2\n"
+            assert over.wait(60), "it is read until the command has ended"
+
+    cluster = GoesOn(jobs_=[job()])
+    result = cluster.run("logs", "train", "-f", *options)
+    over.set()
+    assert result.stdout == "loss=1\n"
+
+
+def test_no_lines_are_no_reason_to_say_that_nothing_was_written() -> None:
+    cluster = FakeCluster(jobs_=[job()], output={0: [b"a\n"]})
+    result = cluster.run("logs", "train", "--head", "0")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+
+
 def test_line_that_comes_in_many_pieces_is_chosen_whole() -> None:
     pieces = [b"a" * 10, b"b", b"", b"c\nd", b"e\n", b"f"]
     cluster = FakeCluster(jobs_=[job()], output={0: pieces})

@@ -9,7 +9,7 @@ _BREAKS = (":", "=")
 
 class WholeWordsComplete(BashComplete):
     """Click's completion for bash, with the words whole that bash divides. What it offers begins
-    after the last break of the typed word, because bash puts it there."""
+    after the last break at which bash divided the typed word, because bash puts it there."""
 
     _typed = ""
 
@@ -24,7 +24,8 @@ class WholeWordsComplete(BashComplete):
         *args, incomplete = words
         option, _, value = incomplete.partition("=")
         word = value if option.startswith("-") else incomplete
-        self._typed = word[: max(map(word.rfind, _BREAKS)) + 1]
+        replaced = 0 if last in _BREAKS else len(last)
+        self._typed = word[: max(len(word) - replaced, 0)]
         return args, incomplete
 
     def format_completion(self, item: CompletionItem[Any]) -> str:

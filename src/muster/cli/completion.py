@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 TIMEOUT_S = 1.0
 """How long a person who pressed Tab may wait."""
 OFFERED = 50
+OF_WORK = {
+    "succeeded": "once it has succeeded",
+    "running": "once it runs",
+    "ended": "however it ends",
+    "failed": "once it has ended without success",
+}
+"""The conditions of a dependency on work (``DependencyCondition`` takes long to import)."""
+OF_DEPLOYMENTS = {"healthy": "once its replicas are healthy"}
+"""The conditions of a dependency on a deployment."""
+_LIVE = ("live",)
 
 Offers = Iterable[tuple[str, str]]
 
@@ -106,24 +116,14 @@ def complete_dependency(ctx: click.Context, incomplete: str) -> list[tuple[str, 
 
     def look(client: "Client") -> Offers:
         for kind in waited_for:
-            for record in kind.newest(client, "live", limit=OFFERED):
+            of_name = name if kinds.of_ref(name) is None else None
+            for record in kind.newest(client, "live", name=of_name, limit=OFFERED):
                 if name in (kind.name_of(record), record.id):
                     conditions = OF_DEPLOYMENTS if kind is deployment.KIND else OF_WORK
                     for condition, said in conditions.items():
                         yield f"{name}:{condition}", said
 
     return _offered(ctx, incomplete, look)
-
-
-OF_WORK = {
-    "succeeded": "once it has succeeded",
-    "running": "once it runs",
-    "ended": "however it ends",
-    "failed": "once it has ended without success",
-}
-OF_DEPLOYMENTS = {"healthy": "once its replicas are healthy"}
-"""The conditions of a dependency (``DependencyCondition``, whose module is long to import)."""
-_LIVE = ("live",)
 
 
 def _complete(

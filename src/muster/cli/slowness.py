@@ -4,15 +4,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import click
+from muster.cli.streams import say
 
 SLOW_S = 2.0
 """The silence after which a person wonders whether anything happens."""
-
-
-def say(sentence: str) -> None:
-    """Write the sentence on stderr."""
-    click.echo(sentence, err=True)
+LONGEST_S = 1.0
+"""How long the end of the block waits for a sentence that is being written."""
 
 
 @contextmanager
@@ -26,4 +23,4 @@ def told_if_slow(sentence: str) -> Iterator[Callable[[], None]]:
         yield timer.cancel
     finally:
         timer.cancel()
-        timer.join()  # it is not to speak in the middle of what follows
+        timer.join(LONGEST_S)  # it is not to speak in the middle of what follows

@@ -150,7 +150,7 @@ def logs(
                     only = next(chain(named, outputs.indexes(found)))
                     with suppress(MusterError):  # the output has been shown
                         sentence = why_no_output(client, outputs, found, only)
-                if sentence is None and not (follow or screen.told or tail == 0):
+                if sentence is None and not (follow or screen.told or 0 in (tail, head)):
                     sentence = nothing_written(found)
                 if sentence is not None:
                     screen.say(sentence)
@@ -361,6 +361,11 @@ def _follow(
             read = partial(reading.read, index=index, notes=screen, follow=True)
             feed.follow_task(read, index)
 
+    def over(feed: Feed, index: int) -> None:
+        left.discard(index)
+        screen.finish(index)
+        follow_next(feed, 1)
+
     with Feed(cluster) as feed:
         follow_next(feed, READERS)
         several = len(left) > 1
@@ -368,12 +373,12 @@ def _follow(
             event = feed.next(WAIT_S)
             screen.bars()
             match event:
-                case TaskOutput(index, data):
+                case TaskOutput(index, data) if index in left:
                     screen.output(index, data)
-                case OutputEnded(index, error):
-                    left.discard(index)
-                    screen.finish(index)
-                    follow_next(feed, 1)
+                    if screen.chosen.is_full(index):
+                        over(feed, index)
+                case OutputEnded(index, error) if index in left:
+                    over(feed, index)
                     if error is not None:
                         if not several or isinstance(error, LostSight):
                             screen.line.clear()

@@ -55,18 +55,17 @@ class Reason:
         found = {}
         for name, default, _ in _fields_of(type(self)):
             value = getattr(self, name)
-            if value is not default and not isinstance(value, _Unknown):
+            if value is not default and value is not UNKNOWN:
                 found[name] = value
         return found
 
     def public_numbers(self) -> dict[str, Any]:
         """The numbers, by name, that are shown to the outside. Differences are told as text."""
-        numbers = self.numbers()
-        return {
-            name: differences(numbers[name]) if name == CHANGES else numbers[name]
-            for name, _, is_private in _fields_of(type(self))
-            if name in numbers and not is_private
-        }
+        private = {each.name for each in _fields_of(type(self)) if each.is_private}
+        found = {name: value for name, value in self.numbers().items() if name not in private}
+        if CHANGES in found:
+            found[CHANGES] = differences(found[CHANGES])
+        return found
 
     def to_json(self) -> str:
         """The numbers as JSON; the code has a column of its own."""
@@ -105,8 +104,8 @@ def _fields_of(kind: type[Reason]) -> tuple[_Field, ...]:
 
 def with_numbers(kind: type[R], numbers: Mapping[str, Any]) -> R:
     """A reason of this kind with numbers that were stored, perhaps by another version: numbers
-    that the kind does not have are left out, and those that are missing are ``UNKNOWN``, or have
-    their defaults."""
+    that the kind does not have are left out, and a missing one has its default, or is ``UNKNOWN``
+    if it has none."""
     known = {}
     for name, default, _ in _fields_of(kind):
         value = numbers.get(name)
