@@ -127,7 +127,7 @@ def test_agent_whose_processes_are_not_proven_gone_is_never_removed(
     world.run(1.0)
     drain(world, "a", 0.0)
     world.run(100.0)
-    with pytest.raises(Conflict, match="may still run 1 kernels"):
+    with pytest.raises(Conflict, match="may still run 1 kernel:"):
         remove(world, world.agent("a").id)
 
 
