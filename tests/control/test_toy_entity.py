@@ -248,8 +248,8 @@ class Muster:
 def muster_(cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch) -> Muster:
     monkeypatch.setitem(kinds.KINDS, LAMP.prefix, "tests.control.lamp.cli")
     monkeypatch.setattr(kinds, "WORK", [*kinds.WORK, LAMP.prefix])
-    modules = [*load._modules(), LAMP.name]
-    monkeypatch.setattr(load, "_modules", lambda: modules)
+    modules = [*load._kinds(), LAMP.name]
+    monkeypatch.setattr(load, "_kinds", lambda: modules)
     monkeypatch.setitem(sys.modules, "muster.core.specs.lamp", spec)
     return Muster(cluster)
 

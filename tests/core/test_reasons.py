@@ -2,16 +2,16 @@
 
 import json
 from dataclasses import MISSING, dataclass, fields, replace
-from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.core import reasons as of_entities
 from muster.core.ids import SessionId
+from muster.core.packages import classes_of, modules_of
 from muster.core.reasons import Reason, ReasonCode
-from muster.core.reasons import catalogue as catalogue_module
 from muster.core.reasons.catalogue import CATALOGUE, reason_from_json, reason_of
 from muster.core.reasons.of_agents import LacksCapacity
 from muster.core.reasons.of_demand import GroupAtCeiling
@@ -60,13 +60,7 @@ def names_of(kind: type[Reason]) -> list[str]:
 
 
 def test_each_code_has_exactly_one_class() -> None:
-    modules = [each for each in vars(catalogue_module).values() if isinstance(each, ModuleType)]
-    kinds = {
-        each
-        for module in modules
-        for each in vars(module).values()
-        if isinstance(each, type) and issubclass(each, Reason) and each is not Reason
-    }
+    kinds = classes_of(modules_of(of_entities, "of_"), Reason)
     assert sorted(kind.code for kind in kinds) == sorted(ReasonCode)
     assert {code: kind.code for code, kind in CATALOGUE.items()} == {
         code: code for code in CATALOGUE

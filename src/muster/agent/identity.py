@@ -14,6 +14,8 @@ from muster.files import NotOwn, check_own, make_directory, write_whole
 
 CREDENTIAL_FILE = "credential.json"
 LOCK_FILE = "agent.lock"
+AGENT_LOG = "agent.log"
+"""The words of an agent that was started in the background."""
 
 
 class UnusableDirectory(MusterError):

@@ -86,7 +86,7 @@ class RouteTable:
 
     def find(self, method: str, path: str) -> tuple[Endpoint, dict[str, str]]:
         """The endpoint of a request, and the parts of its path that vary. HEAD is answered as GET
-        is: whoever sends the answer leaves out its body (RFC 9110, 9.3.2).
+        is, and ``HttpExchange`` sends no body (RFC 9110, 9.3.2).
 
         Raises:
             NoSuchPath, NoSuchMethod: there is none.

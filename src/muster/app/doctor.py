@@ -16,6 +16,7 @@ from muster.agent.cgroup_limits import ROOT as CGROUPS
 from muster.agent.gpus import find_gpus
 from muster.agent.health.check import CheckedMachine
 from muster.agent.health.found import check_class, check_names
+from muster.agent.identity import AGENT_LOG
 from muster.agent.port_rules import find_nft
 from muster.agent.trouble import read_trouble
 from muster.app.database_option import VARIABLE, named_database, running_elsewhere
@@ -360,6 +361,6 @@ def _agents(home: Home) -> Iterator[Check]:
             said = f"process {process}; {trouble}" if trouble else f"process {process}"
             yield Check(f"agent {directory.name}", not trouble, said)
         elif directory not in former:
-            log = directory / "agent.log"
+            log = directory / AGENT_LOG
             ok = None if running is None else False
             yield Check(f"agent {directory.name}", ok, "does not run", f"see {log}")

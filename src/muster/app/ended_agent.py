@@ -7,17 +7,16 @@ from pathlib import Path
 
 from muster.agent.accounts import MachineAccounts
 from muster.agent.config import AgentConfig, default_users_directory
-from muster.agent.identity import CREDENTIAL_FILE, LOCK_FILE, require_own
+from muster.agent.identity import AGENT_LOG, CREDENTIAL_FILE, LOCK_FILE, require_own
 from muster.agent.supervisor.cgroup_places import cgroups_name, find_cgroups
 from muster.agent.supervisor.shutdown import LOCK_NAME, shut_down
 from muster.app.local_agents import holder, stop_agent
 from muster.app.own_accounts import users_directory_in
 from muster.core.errors import MusterError
+from muster.providers.starting import AGENT_SCRIPT, KEEP_LOCK, KEEP_SCRIPT
 
-_MARKS = (
-    *(LOCK_FILE, CREDENTIAL_FILE, LOCK_NAME, "agent.log"),
-    *("agent.sh", "keep.sh", "keep.lock"),  # of providers, which start agents by them
-)
+_OWN_FILES = (LOCK_FILE, AGENT_LOG, CREDENTIAL_FILE, LOCK_NAME)
+_MARKS = (*_OWN_FILES, AGENT_SCRIPT, KEEP_SCRIPT, KEEP_LOCK)
 """Files by which a directory is known to be an agent's: one of them is there from the beginning."""
 GRACE_S = 5.0
 TIMEOUT_S = 20.0

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from muster.agent.config import AgentConfig
-from muster.agent.identity import LOCK_FILE
+from muster.agent.identity import AGENT_LOG, LOCK_FILE
 from muster.agent.supervisor import lock_file
 from muster.app.agent_process import dump_config
 from muster.app.background_parts import BackgroundParts
@@ -75,7 +75,7 @@ def kept_agent(
         f"agent {config.name}",
         "muster.app.agent_process",
         config.directory / LOCK_FILE,
-        config.directory / "agent.log",
+        config.directory / AGENT_LOG,
         settings,
     )
 

@@ -40,6 +40,20 @@ def parse_ref(text: str) -> Subject:
     return Subject(ref, int(index) if slash else None)
 
 
+def seconds_of(option: str, text: str) -> float:
+    """The duration that an option was given: ``90``, ``5m``, ``1h30m``.
+
+    Raises:
+        click.BadParameter: it is none.
+    """
+    from muster.core.specs.amounts import parse_duration
+
+    try:
+        return float(parse_duration(text))
+    except ValueError as error:
+        raise click.BadParameter(f"{option} is {text!r}: {error}") from None
+
+
 def kind_of(found: "RecordView", subject: Subject) -> "Kind[Any, Any]":
     """The kind of the record that was found for a REF.
 

@@ -1,4 +1,6 @@
-"""Objects that the modules of a package declare, found by the folder in which the modules lie."""
+"""Modules of a package, and the objects that they declare, found by the folder in which they lie.
+
+They are found as Python's import finds them (``pkgutil``), so in a zip file too."""
 
 from collections.abc import Iterable
 from importlib import import_module
@@ -10,9 +12,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def modules_of(package: ModuleType) -> list[ModuleType]:
-    """The modules of a package, imported, in the order of their names."""
-    names = sorted(each.name for each in iter_modules(package.__path__))
+def names_of(package: ModuleType) -> list[str]:
+    """The names of the modules of a package, in their order; none is imported."""
+    return sorted(each.name for each in iter_modules(package.__path__))
+
+
+def modules_of(package: ModuleType, prefix: str = "") -> list[ModuleType]:
+    """The modules of a package whose names begin with ``prefix``, imported, in the order of their
+    names."""
+    names = (name for name in names_of(package) if name.startswith(prefix))
     return [import_module(f"{package.__name__}.{name}") for name in names]
 
 

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -82,6 +82,11 @@ class TaskRanges:
 
     def __len__(self) -> int:
         return self._before[-1]
+
+    def __iter__(self) -> Iterator[int]:
+        """The indexes, in rising order."""
+        for first, last in self.ranges:
+            yield from range(first, last + 1)
 
     def __contains__(self, index: int) -> bool:
         at = bisect_right(self.ranges, index, key=lambda each: each[0]) - 1

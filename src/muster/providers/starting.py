@@ -11,6 +11,8 @@ from muster.providers.provider import SliceOrder
 
 _PATH = re.compile(r"(?:/[A-Za-z0-9._-]{1,100}){1,20}")
 _UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+AGENT_SCRIPT, KEEP_SCRIPT, KEEP_LOCK = "agent.sh", "keep.sh", "keep.lock"
+"""Files in an agent's directory by which it is started, and kept where there is no systemd."""
 PAUSE_S = 5
 """Seconds between the end of an agent and its next start."""
 AGENT_LIMITS = """\
@@ -129,8 +131,8 @@ def start_script(
     ]
     for path, text in [
         *secrets,
-        (f"{place.directory}/agent.sh", _agent_script(agent_command(order, name, place))),
-        (f"{place.directory}/keep.sh", _keep_script(place)),
+        (f"{place.directory}/{AGENT_SCRIPT}", _agent_script(agent_command(order, name, place))),
+        (f"{place.directory}/{KEEP_SCRIPT}", _keep_script(place)),
     ]:
         lines += _written(path, text)
     unit_file = f"/etc/systemd/system/{place.unit}.service"
@@ -169,7 +171,7 @@ def stop_script(place: AgentPlace) -> str:
             f"touch {place.directory}/leaving",
             shlex.join(end),
             # The shell that keeps the agent ends after it. It has the lock until then.
-            shlex.join(["flock", "-w", "30", f"{place.directory}/keep.lock", *end, "--wipe"]),
+            shlex.join(["flock", "-w", "30", f"{place.directory}/{KEEP_LOCK}", *end, "--wipe"]),
             "fi\n",
         ]
     )
@@ -201,7 +203,7 @@ StartLimitIntervalSec=0
 
 [Service]
 Type=exec
-ExecStart=/bin/sh {place.directory}/agent.sh
+ExecStart=/bin/sh {place.directory}/{AGENT_SCRIPT}
 WorkingDirectory={place.directory}
 Restart=always
 RestartSec={PAUSE_S}
@@ -219,17 +221,17 @@ def _keep_script(place: AgentPlace) -> str:
     return f"""\
 #!/bin/sh
 cd {place.directory} || exit
-exec 9>keep.lock
+exec 9>{KEEP_LOCK}
 flock -n 9 || exit 0
-while [ -e agent.sh ] && [ ! -e leaving ]; do
-sh agent.sh </dev/null >>agent.log 2>&1 9>&-
+while [ -e {AGENT_SCRIPT} ] && [ ! -e leaving ]; do
+sh {AGENT_SCRIPT} </dev/null >>agent.log 2>&1 9>&-
 sleep {PAUSE_S} 9>&-
 done
 """
 
 
 def _in_background(place: AgentPlace) -> list[str]:
-    keep = f"{place.directory}/keep.sh"
+    keep = f"{place.directory}/{KEEP_SCRIPT}"
     return [
         f"nohup sh {keep} </dev/null >/dev/null 2>&1 &",
         "if command -v crontab >/dev/null 2>&1; then",
@@ -241,4 +243,4 @@ def _in_background(place: AgentPlace) -> list[str]:
 
 
 def _other_cron_lines(place: AgentPlace) -> str:
-    return f"crontab -l 2>/dev/null | grep -vF ' {place.directory}/keep.sh' || :"
+    return f"crontab -l 2>/dev/null | grep -vF ' {place.directory}/{KEEP_SCRIPT}' || :"

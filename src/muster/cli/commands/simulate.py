@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from muster.cli.arguments import AsJson
+from muster.cli.arguments import AsJson, seconds_of
 from muster.cli.parameters import Argument, Option
 from muster.cli.screen import Column, stderr, stdout, table, write
 from muster.cli.streams import plain
@@ -119,7 +119,7 @@ def _replayed(
 
     named = _names(clusters)
     agents_of = {name: read_cluster(path) for name, path in named.items()} or {"": ()}
-    boot_s = _seconds("--boot", arrivals.boot)
+    boot_s = seconds_of("--boot", arrivals.boot)
     sessions = sorted(read_trace(trace), key=lambda each: each.submit_at_s)[: arrivals.limit]
     reports = []
     for cluster, policy in product(agents_of, policies):
@@ -153,15 +153,6 @@ def _names(clusters: Sequence[Path]) -> dict[str, Path]:
 
 def _title(policy: "NamedPolicy", cluster: str) -> str:
     return f"{policy.name} on {cluster}" if cluster else policy.name
-
-
-def _seconds(option: str, text: str) -> float:
-    from muster.core.specs.amounts import parse_duration
-
-    try:
-        return float(parse_duration(text))
-    except ValueError as error:
-        raise click.BadParameter(f"{option} is {text!r}: {error}") from None
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from muster.cli import kinds
-from muster.cli.arguments import AsJson, parse_ref
+from muster.cli.arguments import AsJson, parse_ref, seconds_of
 from muster.cli.cluster import Cluster, on_cluster
 from muster.cli.completion import complete_waited_for
 from muster.cli.exits import ExitCode
@@ -49,7 +49,7 @@ def wait(
     for ref in refs:
         if parse_ref(ref).index is not None:
             raise click.BadParameter(f"{ref!r} is one task: wait for its job")
-    timeout_s = None if timeout is None else _seconds(timeout)
+    timeout_s = None if timeout is None else seconds_of("--timeout", timeout)
     try:
         over, code = _waited(cluster, refs, until_any, timeout_s, quiet=as_json)
     except KeyboardInterrupt:
@@ -111,12 +111,3 @@ def _found(client: "Client", ref: str) -> "RecordView":
     if kind not in waited_for:
         raise NotFound(f"{ref} is {one(kind.name)}, of which nothing is waited for")
     return found
-
-
-def _seconds(text: str) -> float:
-    from muster.core.specs.amounts import parse_duration
-
-    try:
-        return float(parse_duration(text))
-    except ValueError as error:
-        raise click.BadParameter(f"--timeout is {text!r}: {error}") from None

@@ -1,66 +1,16 @@
 """All kinds of reasons by their codes, and reasons as they are stored."""
 
 import json
-from collections.abc import Iterator, Mapping
-from types import ModuleType
+from collections.abc import Mapping
 from typing import Any
 
-from muster.core.reasons import (
-    of_agents,
-    of_demand,
-    of_dependencies,
-    of_deployments,
-    of_files,
-    of_groups,
-    of_health,
-    of_kernels,
-    of_machines,
-    of_notices,
-    of_pools,
-    of_queue,
-    of_quotas,
-    of_recovery,
-    of_routes,
-    of_sessions,
-    of_settings,
-    of_slices,
-    of_tasks,
-)
+from muster.core import reasons
+from muster.core.packages import classes_of, modules_of
 from muster.core.reasons.codes import ReasonCode
 from muster.core.reasons.reason import Reason, with_numbers
 
-_MODULES = (
-    of_agents,
-    of_demand,
-    of_dependencies,
-    of_deployments,
-    of_files,
-    of_groups,
-    of_health,
-    of_kernels,
-    of_machines,
-    of_notices,
-    of_pools,
-    of_queue,
-    of_quotas,
-    of_recovery,
-    of_routes,
-    of_sessions,
-    of_settings,
-    of_slices,
-    of_tasks,
-)
-
-
-def _kinds(module: ModuleType) -> Iterator[type[Reason]]:
-    """The kinds of reasons that a module defines."""
-    for each in vars(module).values():
-        if isinstance(each, type) and issubclass(each, Reason) and each is not Reason:
-            yield each
-
-
 CATALOGUE: Mapping[ReasonCode, type[Reason]] = {
-    kind.code: kind for module in _MODULES for kind in _kinds(module)
+    kind.code: kind for kind in classes_of(modules_of(reasons, "of_"), Reason)
 }
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
@@ -16,6 +15,7 @@ from pydantic_core import ErrorDetails
 from muster.core import specs
 from muster.core.errors import MAX_PROBLEMS, InvalidSpec, Problem
 from muster.core.owner import OWNER_NAME
+from muster.core.packages import names_of
 from muster.core.specs.amounts import Spec, parse_duration
 from muster.core.specs.documents import load_keys
 from muster.core.specs.shape import check_shape, is_secret, named
@@ -28,7 +28,7 @@ S = TypeVar("S", bound=Spec)
 def model_of(kind: str) -> type[Spec] | None:
     """The spec that people write as a file of this ``kind``: the ``KIND`` of the module of the same
     name in ``core.specs``, if there is one."""
-    if kind not in _modules():
+    if kind not in _kinds():
         return None
     model: type[Spec] | None = getattr(import_module(f"{specs.__name__}.{kind}"), "KIND", None)
     return model
@@ -36,14 +36,14 @@ def model_of(kind: str) -> type[Spec] | None:
 
 def models() -> dict[str, type[Spec]]:
     """The specs that people write as files, by their ``kind``."""
-    found = {kind: model_of(kind) for kind in _modules()}
+    found = {kind: model_of(kind) for kind in _kinds()}
     return {kind: model for kind, model in found.items() if model is not None}
 
 
 @cache
-def _modules() -> Sequence[str]:
+def _kinds() -> Sequence[str]:
     """The names of the modules of ``core.specs``, of which some are kinds."""
-    return sorted(each.name for each in iter_modules(specs.__path__))
+    return names_of(specs)
 
 
 def kind_of(model: type[Spec]) -> str:

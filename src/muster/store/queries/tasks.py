@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select
 from muster.core.errors import InvalidSpec, NotFound, Problem
 from muster.core.owner import Principal
 from muster.core.reasons import ReasonCode
-from muster.core.specs.matrix import Matrix
+from muster.core.specs.matrix import Matrix, Point
 from muster.core.states import JOB_TABLE, TaskState
 from muster.core.task_ranges import TaskRanges
 from muster.core.views.work import KernelView, TaskDetail, TaskPage
@@ -138,7 +138,7 @@ def _page(
 
 MAX_LOOKED_AT = 100_000
 """Tasks that have the values asked for, at most."""
-_LOOKED_AT_ONCE = 500
+_LOOKED_AT_ONCE = 10_000
 
 
 def _with_values(
@@ -160,16 +160,26 @@ def _with_values(
             known = f"known are {', '.join(names)}" if names else "the job has none"
             raise InvalidSpec([Problem("where", name[:80], f"no such parameter; {known}")])
     assert matrix is not None
-    ranges = _ranges(job)
-    indexes = (each for each in matrix.matching(asked.where) if ranges is None or each in ranges)
-    chosen = list(islice(indexes, MAX_LOOKED_AT + 1))
-    if len(chosen) > MAX_LOOKED_AT:
-        expected = f"expected values that at most {MAX_LOOKED_AT:,} tasks have: name more of them"
-        raise InvalidSpec([Problem("where", "", expected)])
+    chosen = _matching(matrix, asked.where, _ranges(job))
     if asked.state is not None or asked.failed:
         chosen = _in_state(connection, job, chosen, asked)
     shown = chosen[offset : offset + limit]
     return TaskPage(items=tuple(_of(connection, job, shown)), total=len(chosen))
+
+
+def _matching(matrix: Matrix, where: Point, ranges: TaskRanges | None) -> list[int]:
+    """The indexes of the tasks of the job that have these values.
+
+    Raises:
+        InvalidSpec: too many tasks have them.
+    """
+    if ranges is not None and len(ranges) <= MAX_LOOKED_AT:
+        return [index for index in ranges if where.items() <= matrix.point(index).items()]
+    found = list(islice(matrix.matching(where), MAX_LOOKED_AT + 1))
+    if len(found) > MAX_LOOKED_AT:
+        expected = f"expected values that at most {MAX_LOOKED_AT:,} tasks have: name more of them"
+        raise InvalidSpec([Problem("where", "", expected)])
+    return [index for index in found if ranges is None or index in ranges]
 
 
 def _in_state(
