@@ -82,6 +82,9 @@ def test_plan_of_what_is_too_large_says_what_every_agent_lacks(ada: httpx.Client
 # -- quotas --------------------------------------------------------------------------------------
 
 
+_NOBODY = {"domain": "mars", "project": "default/mars", "user": "default/default/mars"}
+
+
 def test_quota_is_set_told_with_its_use_to_whom_it_binds_and_removed(
     ada: httpx.Client, bob: httpx.Client, admin: httpx.Client
 ) -> None:
@@ -92,6 +95,7 @@ def test_quota_is_set_told_with_its_use_to_whom_it_binds_and_removed(
     name = "default/default/ada"
     put = admin.put(f"/v1/quotas/user/{name}", json={"name": name, **body})
     assert put.status_code == 200, put.text
+    assert put.json()["is_nobodys"] is False
     every = {"level": "domain", "name": "*", "pending_sessions": 100}
     assert admin.put("/v1/quotas/domain/*", json=every).status_code == 200
     try:
@@ -118,6 +122,12 @@ def test_quota_is_set_told_with_its_use_to_whom_it_binds_and_removed(
         assert own["largest"] == {"gpu": 1000}
         others = bob.get("/v1/quotas").json()["items"]
         assert [quota["name"] for quota in others] == ["*", "*/*/*"]
+
+        for level, nobody in _NOBODY.items():
+            body = {"level": level, "name": nobody}
+            early = admin.put(f"/v1/quotas/{level}/{nobody}", json=body).json()
+            assert early["is_nobodys"] is True
+            assert admin.delete(f"/v1/quotas/{level}/{nobody}").status_code == 204
 
         refused = ada.post("/v1/plan", json={**SMALL, "resources": {"cpu": 3}})
         assert refused.status_code == 409

@@ -163,6 +163,7 @@ class FakeCluster(FakeAccounts, FakeOutput):
     why_: dict[str, WhyView] = field(default_factory=dict)
     plan_: PlanView | None = None
     quotas_: list[QuotaView] = field(default_factory=list)
+    quota_is_nobodys: bool = False
     failures_: FailurePage = field(default_factory=lambda: FailurePage(items=()))
     history_: HistoryPage = field(default_factory=lambda: HistoryPage(items=()))
     play: list[JobDetail] = field(default_factory=list)
@@ -391,7 +392,7 @@ class FakeCluster(FakeAccounts, FakeOutput):
 
     def put_quota(self, spec: Any) -> QuotaView:
         self.asked.append(("put_quota", spec))
-        return QuotaView(level=spec.level, name=spec.name)
+        return QuotaView(level=spec.level, name=spec.name, is_nobodys=self.quota_is_nobodys)
 
     def remove_quota(self, level: str, name: str) -> None:
         self.asked.append(("remove_quota", (level, name)))

@@ -212,6 +212,21 @@ def test_balancer_that_does_not_follow_is_a_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("agents", "ok", "detail"),
+    [
+        (b'{"ALIVE": 2, "LOST": 1}', True, "2 alive, 1 lost"),
+        (b'{"UNREACHABLE": 3}', None, "3 unreachable"),
+        (b"{}", None, "none has joined"),
+    ],
+)
+def test_agents_that_run_elsewhere_are_counted(
+    agents: bytes, ok: bool | None, detail: str, tmp_path: Path
+) -> None:
+    (found,) = _found(Home(tmp_path), "agents of the cluster", b', "agents": ' + agents)
+    assert (found.ok, found.detail) == (ok, detail)
+
+
+@pytest.mark.parametrize(
     ("name", "text", "ok"),
     [
         ("traffic.yaml", "hosts: [a.example.org]", True),

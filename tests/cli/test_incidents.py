@@ -1,9 +1,11 @@
 """Incidents as the command line tells them."""
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic.fields import FieldInfo
 from tests.cli.fake_cluster import NOW, FakeCluster
 from tests.cli.held_kernels import held
 from tests.cli.rendered import shown, wide
@@ -11,7 +13,8 @@ from tests.cli.rendered import shown, wide
 from muster.cli.described.agent import agent_parts
 from muster.cli.described.group import group_parts
 from muster.cli.described.incident import incident_parts, why
-from muster.core.states import AgentStatus, KernelStatus
+from muster.core.specs import ScalingGroup
+from muster.core.states import AgentBar, AgentStatus, KernelStatus
 from muster.core.states.health import HealthStatus
 from muster.core.views.base import ReasonView, ResourcesView
 from muster.core.views.cluster import AgentView, GroupView, HeldKernelPage
@@ -338,6 +341,28 @@ def test_group_whose_machines_nobody_heals_says_so() -> None:
     told = "\n".join(shown(group_parts(GroupView(name="gpu", spec={"health": None}))))
     assert "no machine is checked or healed unless an operator asks for it" in told
     assert "ill" not in told.split()
+
+
+def test_agent_says_when_the_work_on_it_is_stopped() -> None:
+    drained = agent(kernels=2, barred=AgentBar.DRAINING, leave_by=NOW + 3600)
+    told = " ".join("\n".join(shown(agent_parts(wide(), drained, (), NOW))).split())
+    assert re.search(r"its work is stopped 20\S+ \S+ \S+, in 1h00m ", told)
+    empty = agent(barred=AgentBar.DRAINING, leave_by=NOW + 3600)
+    assert "its work" not in "\n".join(shown(agent_parts(wide(), empty, (), NOW)))
+
+
+def test_each_time_of_a_group_is_told_as_a_duration() -> None:
+    spec = ScalingGroup(name="gpu").model_dump(mode="json")
+    are_times = {name for name, field in ScalingGroup.model_fields.items() if _is_time(field)}
+    assert {"max_timeout", "agent_silence", "backlog_window"} <= are_times
+    spec |= dict.fromkeys(are_times, 7200.0)
+    told = [" ".join(line.split()) for line in shown(group_parts(GroupView(name="g", spec=spec)))]
+    for name in are_times:
+        assert f"{name.replace('_', ' ')} 2h00m" in told
+
+
+def _is_time(field: FieldInfo) -> bool:
+    return "parse_duration" in repr((field.annotation, field.metadata))
 
 
 def test_line_of_an_isolated_machine_tells_for_what_it_was_isolated() -> None:

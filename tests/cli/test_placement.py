@@ -290,6 +290,12 @@ def test_quota_is_set_from_a_file_and_removed() -> None:
     assert cluster.run("quota", "set", "-", stdin=text).stdout == (
         "quota of project default/research set\n"
     )
+    cluster.quota_is_nobodys = True
+    assert (
+        "there is no project default/research yet"
+        in cluster.run("quota", "set", "-", stdin=text).stderr
+    )
+    cluster.asked.pop()
     assert cluster.run("quota", "remove", "project", "default/research").exit_code == 0
     (_, spec), removed = cluster.asked
     assert isinstance(spec, QuotaSpec)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.client import Client, Unreachable, patience
 from muster.client.connection import find_connection
 from muster.client.contexts import Contexts, NamedCluster, read_contexts, write_contexts
 from muster.client.errors import NoConnection, NoToken
@@ -76,6 +77,20 @@ def test_person_at_the_local_cluster_is_not_sent_to_one_of_the_contexts() -> Non
     logged_in(current=None)
     with pytest.raises(NoConnection, match="no cluster is known"):
         find_connection(None, None)
+
+
+def test_silence_of_a_context_is_no_reason_to_start_a_cluster_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("FIRST_CONTACT_S", "WAITING_S", "PATIENCE_S"):
+        monkeypatch.setattr(patience, name, 0.1)
+    nobody = "http://127.0.0.1:1"
+    write_contexts(Contexts("far", {"far": NamedCluster(nobody, "t")}))
+    with Client() as client, pytest.raises(Unreachable, match="context far names it: is it up"):
+        client.jobs()
+    monkeypatch.setenv("MUSTER_URL", nobody)
+    with Client() as client, pytest.raises(Unreachable, match="`muster up` starts one"):
+        client.jobs()
 
 
 def test_damaged_contexts_are_told_with_what_to_do(settings: Path) -> None:

@@ -195,14 +195,17 @@ class Cluster:
         """A signal for the process that outlives the agent; its process id."""
         path = self._configs[name].directory
 
-        def supervisors() -> list[int]:
+        def signalled() -> int | None:
             ends = [b"--dir", os.fsencode(path)]
             found = [pid for pid, command, _ in processes_naming(path) if command[-2:] == ends]
-            return found if len(found) == 1 else []  # one that finds it taken is about to leave
+            if len(found) != 1:
+                return None  # one that finds it taken is about to leave
+            with suppress(ProcessLookupError):  # it was that one
+                os.kill(found[0], number)
+                return found[0]
+            return None
 
-        found = until(supervisors)  # its agent may just be starting it again
-        os.kill(found[0], number)
-        return found[0]
+        return until(signalled)  # its agent may just be starting it again
 
     def client(self, token: str | None = None) -> Client:
         """A client of an administrator, or of whoever has the token."""

@@ -20,6 +20,7 @@ from muster.core.views.cluster import LimitView, QuotaPage, QuotaView
 from muster.scheduling.accounting.holdings import Holdings
 from muster.scheduling.accounting.limits import Limit, Models
 from muster.scheduling.accounting.usage import Quotas, ScopeUsage, scopes, stored_limits
+from muster.store.accounts import Accounts
 
 router = APIRouter(prefix="/v1/quotas", tags=["cluster"])
 
@@ -90,6 +91,19 @@ def _own_name(spec: QuotaSpec) -> str | None:
     return None if "*" in spec.name.split("/") else spec.name
 
 
+def _is_somebodys(spec: QuotaSpec, accounts: Accounts) -> bool:
+    """Whether there is a domain, project or user whom the quota names, or it names several."""
+    if _own_name(spec) is None:
+        return True
+    domain, *below = spec.name.split("/")
+    if spec.level is Level.DOMAIN:
+        return domain in accounts.domains
+    if spec.level is Level.PROJECT:
+        return (domain, below[0]) in accounts.projects
+    user = accounts.users.get((domain, below[1]))
+    return user is not None and below[0] in user.projects
+
+
 def _view(spec: QuotaSpec, plane: ControlPlane, of: str | None) -> QuotaView:
     """A quota, with the use by ``of``."""
     usage = plane.parts[ClusterState].accounting.usage
@@ -110,6 +124,7 @@ def _view(spec: QuotaSpec, plane: ControlPlane, of: str | None) -> QuotaView:
         unlimited=tuple(_unlimited(spec)),
         largest=_largest(spec.largest),
         weight=spec.weight or 1.0,
+        is_nobodys=not _is_somebodys(spec, plane.live.accounts),
         **_stored(spec, plane.live.holdings, of),
     )
 

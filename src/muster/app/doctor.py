@@ -31,6 +31,7 @@ from muster.client.errors import Silent
 from muster.core.clock import LEAP_S, NOT_CONFIRMED, said_leap, said_suspended
 from muster.core.errors import MusterError
 from muster.core.resources import Device
+from muster.core.states import AgentStatus
 from muster.core.text import count, duration
 
 HEALTH_TIMEOUT_S = 5.0
@@ -70,6 +71,7 @@ def checks(home: Path | None = None) -> Iterator[Check]:
         yield from certificate_checks(place, _running(place), proxy)
         yield from _balancers(place)
         yield from _agents(place)
+        yield from _joined(place)
 
 
 def _python() -> Check:
@@ -291,6 +293,19 @@ def _uids(home: Home) -> Iterator[Check]:
 def _running(home: Home) -> RunningController | None:
     """The controller that runs on the home."""
     return home.running() if home.is_running() else None
+
+
+def _joined(home: Home) -> Iterator[Check]:
+    """The agents of the cluster, wherever they run, as the controller finds them."""
+    running = _running(home)
+    if running is None:
+        return
+    with suppress(MusterError), _client(home, running) as client:
+        agents = client.cluster().agents
+        said = ", ".join(f"{number} {status.lower()}" for status, number in sorted(agents.items()))
+        is_well = agents.get(AgentStatus.ALIVE, 0) > 0
+        remedy = "`muster agents invite` tells how a machine joins, `muster agents` lists them"
+        yield Check("agents of the cluster", is_well or None, said or "none has joined", remedy)
 
 
 def _balancers(home: Home) -> Iterator[Check]:

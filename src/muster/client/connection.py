@@ -18,18 +18,21 @@ import msgspec
 from muster.client.contexts import NamedCluster, read_contexts
 from muster.client.errors import NoConnection, NotAUrl, NoToken
 
+_CONTEXT = "context "
 _Kept = tuple[NamedCluster, str]
 """The kept context of a cluster, and the place where it is kept."""
 
 
 class Connection(msgspec.Struct, frozen=True, eq=False):
     """A cluster's address and a token. ``token_remedy`` says where the token was found, and what to
-    do if it is not accepted; connections may be equal without it."""
+    do if it is not accepted; ``context`` which of the user's contexts names the URL, if one does.
+    Connections may be equal without these two."""
 
     url: str
     token: str
     ca: Path | None = None
     token_remedy: str = ""
+    context: str = ""
 
     def __repr__(self) -> str:
         return f"Connection(url={self.url!r}, ca={self.ca!r})"  # without the token
@@ -70,12 +73,14 @@ def find_connection(url: str | None, token: str | None, ca: Path | str | None = 
     """
     named = url or os.environ.get("MUSTER_URL")
     used, known = _kept()
+    context = ""
     if named:
         source = "the URL given" if url else "MUSTER_URL"
         url = named.rstrip("/")
     elif used:
         source = f"the URL in {used[1]}"
         url = used[0].url
+        context = used[1] if used[1].startswith(_CONTEXT) else ""
     else:
         raise NoConnection(
             f"no cluster is known: start one with `muster up`, log in to one with `muster login`, "
@@ -98,7 +103,7 @@ def find_connection(url: str | None, token: str | None, ca: Path | str | None = 
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise NoToken("the token contains characters that no token has: check where it is from")
     authority = ca or os.environ.get("MUSTER_CA") or (kept.ca if kept else None)
-    return Connection(url, token, Path(authority) if authority else None, remedy)
+    return Connection(url, token, Path(authority) if authority else None, remedy, context)
 
 
 def _kept() -> tuple[_Kept | None, list[_Kept]]:
@@ -106,9 +111,9 @@ def _kept() -> tuple[_Kept | None, list[_Kept]]:
     path = default_home() / "client.json"
     local, contexts = _read(path), read_contexts()
     known = [(local, str(path))] if local else []
-    known += [(each, f"context {name}") for name, each in sorted(contexts.contexts.items())]
+    known += [(each, f"{_CONTEXT}{name}") for name, each in sorted(contexts.contexts.items())]
     if contexts.chosen is not None and not os.environ.get("MUSTER_HOME"):
-        used = (contexts.chosen, f"context {contexts.current}")
+        used = (contexts.chosen, f"{_CONTEXT}{contexts.current}")
         return used, [used, *known]
     return (known[0] if local else None), known
 

@@ -154,7 +154,9 @@ class Patience:
     def _unreachable(self, error: Exception, waited_s: float) -> Unreachable:
         tried = f" for {waited_s:.0f} s" if waited_s >= 1 else ""
         remedy = "`muster up` starts one on this machine"
-        if self._comes_back():
+        if context := self._connection.context:
+            remedy = f"{context} names it: is it up? `muster context` lists them all"
+        elif self._comes_back():
             remedy = "it is being started again: try again shortly, `muster doctor` says more"
         elif not self._connection.loopback:
             remedy = "is its machine up, and the address the controller's?"

@@ -26,6 +26,7 @@ from muster.control.identity.tokens import (
     revoke_join_token,
     revoke_token,
 )
+from muster.control.modules import cluster_entities
 from muster.core.errors import Conflict
 from muster.core.resources import Resources
 from muster.core.specs import JobSpec
@@ -34,6 +35,7 @@ from muster.core.states import AgentStatus
 from muster.store import schema
 from muster.store.database import sqlite_url
 from muster.store.database.reading import reading
+from muster.store.queries.history import read_changes
 from muster.store.tokens import JoinToken, Token
 
 CLUSTER = "0123456789abcdef"
@@ -126,6 +128,10 @@ def test_all_that_was_revoked_after_the_backup_stays_revoked(
     assert len(hashes & {*credentials.values()}) == 1, "b's is good no more"
     found = check(sqlite_url(home / "muster.db"))
     assert [each for each in found if each.found or each.trouble] == []
+    with reading(sqlite_url(home / "muster.db")) as (connection, _):
+        told = read_changes(connection, cluster_entities(), ROOT).items
+    by_restore = {each.name for each in told if [diff.key for diff in each.changes] == ["restore"]}
+    assert by_restore == {revoked.id, of_bob.id, unwelcome.id, used.id, "default/bob"}
 
 
 def test_removed_user_with_work_in_the_backup_stays_without_a_token(

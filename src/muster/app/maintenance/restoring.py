@@ -1,6 +1,7 @@
 """`muster db restore`: the state of a backup takes the place of the present one."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from muster.app.maintenance.making import Made, make
 from muster.app.maintenance.place import held
 from muster.app.maintenance.revoking import Revoked, revoke, revoke_tokens
 from muster.app.revocations import NOTHING_REVOKED, Revocations
+from muster.control.modules import cluster_entities
 from muster.core.errors import Conflict, MusterError
 from muster.core.states import JOB_TABLE, SESSION_TABLE
 from muster.store import schema
 from muster.store.database import HEAD, DatabaseUnusable, known_version, sqlite_url
 from muster.store.database.reading import reading
+from muster.store.history import History
 from muster.store.sql import one_of
 from muster.store.transfer.dump import DumpSource
 from muster.store.transfer.source import DatabaseSource, Origin, Source
@@ -94,13 +97,16 @@ def restore(
         if choice is TokenChoice.LISTED and not revocations.are_known(cluster, made_at):
             raise Conflict(_UNKNOWN_REVOCATIONS)
         given_by, given = given_uids(url)
+        now = time.time()
+        history = History(cluster_entities(), now, seq=int(now * 1e6))
         revoked = Revoked()
 
         def apply(connection: Connection) -> None:
             nonlocal revoked
-            revoked = revoke(connection, revocations.names)
+            revoked = revoke(connection, history, revocations.names)
             if choice is TokenChoice.NONE:
-                revoked = revoked.plus(revoke_tokens(connection))
+                revoked = revoked.plus(revoke_tokens(connection, history))
+            history.write(connection)
             keep_given(connection, given_by, given)
 
         made = make(url, source, replace=True, change=apply)

@@ -10,9 +10,13 @@ from sqlalchemy.sql import ColumnElement
 
 from muster.app.revocations import RevokedKind, RevokedName
 from muster.control.deployment.entity import deployments
+from muster.core.reasons.of_settings import SettingChanged
+from muster.core.results import SchedulingResult
+from muster.core.settings import SETTING_PHASE, SettingChange, SettingKind, SettingName
 from muster.core.states import AGENT_TABLE, JOB_TABLE, SESSION_TABLE
 from muster.core.states.deployment import DEPLOYMENT_TABLE
 from muster.store import schema
+from muster.store.history import History
 from muster.store.tokens import token_hash
 
 _AT_A_TIME = 500
@@ -40,29 +44,49 @@ class Revoked:
         )
 
 
-def revoke(connection: Connection, names: Collection[RevokedName]) -> Revoked:
-    """Revoke in the state what has these names; what it does not know is left out."""
+def revoke(connection: Connection, history: History, names: Collection[RevokedName]) -> Revoked:
+    """Revoke in the state what has these names; what it does not know is left out. What
+    was revoked is added to ``history``."""
     of_kind = {kind: [each.name for each in names if each.kind is kind] for kind in RevokedKind}
     tokens = _drop(connection, schema.tokens, of_kind[RevokedKind.TOKEN])
     join_tokens = _drop(connection, schema.join_tokens, of_kind[RevokedKind.JOIN_TOKEN])
     agents = _dismiss(connection, of_kind[RevokedKind.AGENT])
     users, kept = _drop_users(connection, of_kind[RevokedKind.USER])
-    return Revoked(tokens, join_tokens, agents, users, kept)
+    _note(history, SettingKind.TOKEN, tokens)
+    _note(history, SettingKind.JOIN_TOKEN, join_tokens)
+    _note(history, SettingKind.USER, users)
+    return Revoked(len(tokens), len(join_tokens), agents, users, kept)
 
 
-def revoke_tokens(connection: Connection) -> Revoked:
-    """Revoke all tokens of people and all with which machines join."""
-    return Revoked(
-        tokens=connection.execute(delete(schema.tokens)).rowcount,
-        join_tokens=connection.execute(delete(schema.join_tokens)).rowcount,
-    )
+def revoke_tokens(connection: Connection, history: History) -> Revoked:
+    """Revoke all tokens of people and all with which machines join. What was revoked is
+    added to ``history``."""
+    tokens = connection.execute(select(schema.tokens.c.id)).scalars().all()
+    join_tokens = connection.execute(select(schema.join_tokens.c.id)).scalars().all()
+    connection.execute(delete(schema.tokens))
+    connection.execute(delete(schema.join_tokens))
+    _note(history, SettingKind.TOKEN, tokens)
+    _note(history, SettingKind.JOIN_TOKEN, join_tokens)
+    return Revoked(len(tokens), len(join_tokens))
 
 
-def _drop(connection: Connection, table: Table, ids: Iterable[str]) -> int:
-    return sum(
-        connection.execute(delete(table).where(table.c.id.in_(some))).rowcount
-        for some in _parts(ids)
-    )
+def _drop(connection: Connection, table: Table, ids: Iterable[str]) -> list[str]:
+    """Drop the rows with these ids; the answer is the ids of those that were there."""
+    dropped: list[str] = []
+    for some in _parts(ids):
+        are_named = table.c.id.in_(some)
+        dropped += connection.execute(select(table.c.id).where(are_named)).scalars()
+        connection.execute(delete(table).where(are_named))
+    return dropped
+
+
+def _note(history: History, kind: SettingKind, names: Iterable[str]) -> None:
+    """Have history tell that the restore has removed settings."""
+    why = SettingChanged(changes=(("restore", "good in the backup", "revoked since"),))
+    for name in names:
+        setting = str(SettingName(kind, name))
+        removed, success = SettingChange.REMOVED, SchedulingResult.SUCCESS
+        history.add(setting, SETTING_PHASE, None, removed, success, (why,))
 
 
 def _dismiss(connection: Connection, ids: Iterable[str]) -> tuple[str, ...]:

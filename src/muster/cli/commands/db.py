@@ -16,6 +16,7 @@ from muster.cli.screen import stderr, stdout
 from muster.cli.streams import plain
 from muster.cli.words import count, moment
 from muster.core.errors import MusterError
+from muster.core.resources import format_bytes
 
 if TYPE_CHECKING:
     from muster.app.home import Home as Directory
@@ -114,7 +115,7 @@ def backup(
         from muster.app.maintenance.backup import back_up
 
         made = back_up(_url(ctx, database, home), file)
-        size = f"{made.size_bytes / 2**20:.1f} MiB"
+        size = format_bytes(made.size_bytes)
         click.echo(f"backed up {count(made.rows, 'row')} to {made.file} ({size})")
         return
     from muster.app.maintenance.archive import back_up_cluster
@@ -125,7 +126,7 @@ def backup(
         passphrase = _passphrase(passphrase_file, twice=True)
         require_strong(passphrase)
     whole = back_up_cluster(_home(ctx, home), url, file, passphrase)
-    size = f"{whole.size_bytes / 2**20:.1f} MiB"
+    size = format_bytes(whole.size_bytes)
     rows = count(whole.state.rows, "row")
     click.echo(f"backed up {rows}, {', '.join(whole.files)} to {file} ({size})")
     if passphrase is None:

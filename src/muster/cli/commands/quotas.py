@@ -14,7 +14,7 @@ from muster.cli.command_group import CommandGroup
 from muster.cli.parameters import Argument, annotated
 from muster.cli.screen import Column, stderr, stdout, table, write
 from muster.cli.spec_file import SpecFile, read_spec
-from muster.cli.streams import plain, print_json
+from muster.cli.streams import plain, print_json, say
 from muster.core.resources import format_amount, format_bytes
 
 if TYPE_CHECKING:
@@ -62,6 +62,9 @@ def set_quota(cluster: Cluster, file: Annotated[str, SpecFile]) -> None:
     with cluster.client() as client:
         set_ = client.put_quota(spec)
     click.echo(f"quota of {set_.level} {set_.name} set")
+    if set_.is_nobodys:
+        note = f"there is no {set_.level} {set_.name} yet: it holds from when there is"
+        say(f"note: {plain(note)}")
 
 
 @quota.command()

@@ -36,6 +36,7 @@ def agent_parts(
             [
                 ("reason", sentences(agent.reason)),
                 ("takes work", _closed(agent)),
+                ("its work", _leaves(agent, now)),
                 ("health", _health(incidents, now)),
                 ("may be slow", plain(". ".join(agent.stragglers))),
                 ("group", agent.group),
@@ -95,6 +96,15 @@ def _closed(agent: "AgentView") -> str | None:
         return plain(f"no: {agent.barred}{note}")
     why = agent.ill or agent.withheld
     return plain(f"no: {why}") if why else None
+
+
+def _leaves(agent: "AgentView", now: float) -> str | None:
+    """When the work of an agent that is drained has to have left."""
+    if agent.leave_by is None or not agent.kernels:
+        return None
+    if agent.leave_by <= now:
+        return "is stopped: its time to leave is over"
+    return f"is stopped {moment(agent.leave_by)}, in {duration(agent.leave_by - now)}"
 
 
 def kernels_parts(console: Console, held: "HeldKernelPage", now: float) -> list[RenderableType]:

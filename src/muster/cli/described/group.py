@@ -17,6 +17,8 @@ _TOLD = frozenset({"kind", "name", "preemption", "max_machines", "max_gpus", "ma
 """Fields of a group that have words of their own."""
 _TIMES = frozenset(
     {
+        "max_timeout",
+        "default_timeout",
         "pending_timeout",
         "starvation_after",
         "prepare_timeout",

@@ -173,6 +173,7 @@ class QuotaView(View):
         unlimited: keys that have no limit, whatever other quotas say.
         largest: the limit for one session, in canonical amounts; ``gpu (H100)`` is one of GPUs of a
             model.
+        is_nobodys: whether there is no such domain, project or user yet.
     """
 
     level: str
@@ -188,6 +189,7 @@ class QuotaView(View):
     unlimited: tuple[str, ...] = ()
     largest: dict[str, int] = field(default_factory=dict)
     weight: float = 1.0
+    is_nobodys: bool = False
 
 
 class QuotaPage(View):
